@@ -9,10 +9,11 @@ What many nodes show at once is nobody's. When the job's steps or the node's val
 """
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from fractions import Fraction
 from math import exp, log1p
 from statistics import median
 from typing import Any, TypeAlias
@@ -166,9 +167,11 @@ def _of_measure(measure: str, readings: Sequence[DeviceReading]) -> list[SlowDev
     if len(nodes) < LEAST_NODES:
         return []
     is_low = measure in LOW
-    last = _deviations([one.last for one in readings], is_low)
-    mean = _deviations([one.mean for one in readings], is_low)
-    usual = median(one.last for one in readings)
+    devices = Counter(one.node for one in readings)
+    shares = [Fraction(1, devices[one.node]) for one in readings]  # a node that tells of many devices has one voice
+    last = _deviations([one.last for one in readings], shares, is_low)
+    mean = _deviations([one.mean for one in readings], shares, is_low)
+    usual = _middle([one.last for one in readings], shares)
     return [
         SlowDevice(one, measure, usual, len(nodes) - 1, far)
         for one, far, far_mean in zip(readings, last, mean, strict=True)
@@ -176,12 +179,22 @@ def _of_measure(measure: str, readings: Sequence[DeviceReading]) -> list[SlowDev
     ]
 
 
-def _deviations(values: Sequence[float], is_low: bool) -> list[float]:
+def _middle(values: Sequence[float], shares: Sequence[Fraction]) -> float:
+    """The weighted median: `statistics.median` where all shares are equal."""
+    half, below = sum(shares) / 2, Fraction(0)
+    ordered = sorted(zip(values, shares, strict=True))
+    place = 0
+    while (below := below + ordered[place][1]) < half:
+        place += 1
+    return ordered[place][0] if below > half else (ordered[place][0] + ordered[place + 1][0]) / 2
+
+
+def _deviations(values: Sequence[float], shares: Sequence[Fraction], is_low: bool) -> list[float]:
     """How many robust deviations each is on the slow side of the median."""
     scaled = list(values) if is_low else [log1p(max(0.0, value)) for value in values]
-    middle = median(scaled)
+    middle = _middle(scaled, shares)
     least = abs(middle) * _LEAST_PART if is_low else _LEAST_LOG
-    spread = max(least, 1.4826 * median(abs(value - middle) for value in scaled))
+    spread = max(least, 1.4826 * _middle([abs(value - middle) for value in scaled], shares))
     sign = -1.0 if is_low else 1.0
     return [sign * (value - middle) / spread if spread else 0.0 for value in scaled]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from diagnosis.slow.slow_nodes import note_slow, step_loss, watch_nodes
+from diagnosis.slow.slow_nodes import DeviceReading, note_slow, slow_devices, step_loss, watch_nodes
 from store.database.connections import open_database
 from store.events.append import append_events, append_jobs
 from store.records.event import Event, with_id
@@ -169,3 +169,13 @@ def test_step_times_without_a_change_have_no_loss() -> None:
         for seed in range(200)
     ]
     assert [one for one in map(step_loss, quiet) if one is not None] == []
+
+
+def test_a_node_that_tells_of_many_devices_has_one_voice() -> None:
+    """Eleven nodes of one GPU, of which one is slow; a twelfth invents a hundred as slow, which hides nothing."""
+    clocks = [1150.0, *(1960.0 + number for number in range(10))]
+    readings = [DeviceReading(f"n{number:02}", "gpu:0", clock, clock) for number, clock in enumerate(clocks)]
+    readings += [DeviceReading("n99", f"gpu:{number}", 1140.0 + number / 10, 1140.0) for number in range(100)]
+    found = slow_devices({"sm_clock_mhz": readings})
+    assert {one.reading.node for one in found} == {"n00", "n99"}
+    assert 1960.0 <= found[0].usual <= 1970.0
