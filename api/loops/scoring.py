@@ -15,13 +15,11 @@ from multiprocessing.process import BaseProcess
 
 import sqlalchemy as sa
 
+from api.loops.large_fleet import APART_FROM, is_large
 from predictor.live.scoring import Scorer
 from predictor.model.forest import ModelError
 from store.database.connections import open_database
-from store.tables import schema
 
-# Fewer nodes are scored in less time than a request may be kept waiting.
-APART_FROM = 1_000
 _NICE = 5
 # The first scoring of a large fleet reads 28 days.
 _DEADLINE_S = 1800.0
@@ -79,9 +77,7 @@ class FleetScorer:
         Raises:
             ModelError: there is no model, it cannot be used, or the process beside was lost: the next call begins anew.
         """
-        with self._engine.connect() as connection:
-            nodes = connection.scalar(sa.select(sa.func.count()).select_from(schema.nodes)) or 0
-        if nodes < self._apart_from or self._engine.url.database in (None, "", ":memory:"):
+        if not is_large(self._engine, self._apart_from):
             self._here = self._here or Scorer(self._engine)
             return len(self._here.score(at))
         self._here, self._beside = None, self._beside or _begin(self._engine.url)

@@ -9,9 +9,8 @@ import pytest
 import sqlalchemy as sa
 from real.programs import wait_for
 
-from api.loops import verdict_process
-from api.loops.verdict_process import EngineBeside, EngineProcessError
-from api.loops.verdicts import VerdictTurns
+from api.loops import verdicts
+from api.loops.verdicts import EngineBeside, EngineProcessError, VerdictTurns
 from api.server.state import State
 from diagnosis.incidents.intake import put_faults
 from store.database.connections import write_turn, writing
@@ -78,7 +77,7 @@ def test_it_writes_only_in_a_turn_that_it_was_lent(
             yield
             stood.append(named(database))
 
-    monkeypatch.setattr(verdict_process, "write_turn", lent)
+    monkeypatch.setattr(verdicts, "write_turn", lent)
     take(engine, "gpu-001")
     beside.turn(NOW, ())
     assert stood == [set(), {"gpu-001"}]
