@@ -69,7 +69,11 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
         # Those that a host whose clock runs ahead dates later than now are not hidden.
         incidents = read_incidents(connection, since, max(now, datetime.now(UTC)) + MAX_AHEAD, node)
         past = {
-            "devices": [asdict(device) for device in node_devices(connection, node, now)],
+            # As its scores: what the filter says of a part is of one that works.
+            "devices": [
+                asdict(device)
+                for device in (node_devices(connection, node, now) if found[0].get("withheld") is None else ())
+            ],
             "incidents": [incident_in_words(one) for one in incidents],
             "outages": [outage for outage in outages if outage.end is None or outage.end >= since],
             "hints": with_holds(connection, node_hints(connection, node, since)),

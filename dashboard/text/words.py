@@ -27,7 +27,7 @@ STATES = {
     "unknown": "unknown to the inventory",
 }
 STATE_MEANINGS = {
-    "faulty": "a fatal hardware fault in the last 24 h",
+    "faulty": "a fatal hardware fault in the last 24 h, or one that is still shown",
     "out": "the scheduler has taken it out of service",
     "at_risk": "likely to fail within a day",
     "cordoned": "kept free of new work at our request",

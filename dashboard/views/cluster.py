@@ -195,13 +195,13 @@ def _attention(site: Site, nodes: Sequence[NodeJson], incidents: Sequence[Incide
 def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson) -> str:
     """What speaks against a node, as Markdown: its newest fatal fault, its silence, what raised its score."""
     said = []
-    fatal = next(
-        (i for i in incidents if i.node == node.node and i.severity == "fatal" and cluster.now - i.end < _DAY), None
-    )
+    recent = (i for i in incidents if i.severity == "fatal" and cluster.now - (i.shown or i.end) < _DAY)
+    fatal = next((i for i in recent if i.node == node.node), None)
     if fatal is not None:
         place = words.device(fatal.device, name=fatal.name)
         moment = words.ago(fatal.start, cluster.now) if fatal.start <= cluster.now else words.utc(fatal.start)
-        said.append(f"{words.plain(words.what(fatal))} ({words.plain(place)}, {moment})")
+        still = ", still shown" if fatal.shown is not None else ""
+        said.append(f"{words.plain(words.what(fatal))} ({words.plain(place)}, {moment}{still})")
     if node.state == "silent":
         said.append(f"last heard of {words.ago(node.last_seen, cluster.now)}" if node.last_seen else "never heard of")
     said += [
@@ -209,7 +209,7 @@ def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson)
     ][:2]
     if node.state == "out":
         said.insert(0, "taken out of service by the scheduler; its page says since when and why")
-    return "; ".join(said) or "nothing known against it"
+    return "; ".join(said) or vocabulary.STATE_MEANINGS.get(node.state, "its page says why")
 
 
 def _node_row(site: Site, node: NodeJson, reason: str) -> None:

@@ -48,34 +48,34 @@ _REMEDIES: dict[CauseClass, str] = {"optic": "; clean and reseat the module, the
 # What an operator calls a symptom: after a number, `3 of 8 ...`.
 _SHOWS: dict[str, str] = {
     "gpu_lost": "lost a GPU",
-    "gpu_fault": "have a GPU fault",
+    "gpu_fault": "had a GPU fault",
     "gpu_follow_on": "tore down GPU channels",
     "gpu_program": "had a program fault on a GPU",
-    "nvlink_fault": "have an NVLink fault",
-    "nvswitch_fault": "have an NVSwitch fault",
+    "nvlink_fault": "had an NVLink fault",
+    "nvswitch_fault": "had an NVSwitch fault",
     "link_down": "lost a link",
-    "port_errors": "have link errors",
-    "optic_sign": "have a bad optic",
-    "switch_gone": "is not reached",
+    "port_errors": "had link errors",
+    "optic_sign": "had a bad optic",
+    "switch_gone": "could not be reached",
     "switch_notice": "told of a changed link",
-    "guid_twice": "share a GUID",
+    "guid_twice": "shared a GUID",
     "manager_fault": "upset the subnet manager",
-    "pause_storm": "pause the fabric",
+    "pause_storm": "paused the fabric",
     "node_silent": "fell silent",
     "node_reboot": "rebooted",
-    "host_fault": "have a host fault",
+    "host_fault": "had a host fault",
     "power_sign": "told of power",
     "heat_sign": "got hot",
-    "storage_complaint": "complain of storage",
-    "disk_fault": "have a disk fault",
-    "driver_fault": "have a driver fault",
+    "storage_complaint": "complained of storage",
+    "disk_fault": "had a disk fault",
+    "driver_fault": "had a driver fault",
     "service_fault": "lost a service",
-    "hang": "wait without end",
-    "rank_missing": "is missing where others wait",
-    "slow": "are slow",
-    "program_error": "report a program error",
-    "peer_complaint": "cannot reach a peer",
-    "corruption": "compute wrong numbers",
+    "hang": "waited without end",
+    "rank_missing": "did not come where others wait",
+    "slow": "were slow",
+    "program_error": "reported a program error",
+    "peer_complaint": "could not reach a peer",
+    "corruption": "computed wrong numbers",
 }
 _UNITS: dict[str, str] = {"switch": "links", "node": "parts", "nvswitch": "GPUs"}
 
@@ -235,9 +235,8 @@ def _group_words(account: Account) -> str:
     shared = [hit for hit, _ in account.parts if hit.where in ("below", "named")]
     kind = Counter(hit.effect.kind for hit in shared).most_common(1)[0][0] if shared else ""
     units = _UNITS.get(account.suspect.kind, "nodes")
-    return (
-        f"{account.struck} of {account.units} {units} below it {_SHOWS.get(kind, kind)} within {account.spread_s:.0f} s"
-    )
+    when = f"within {account.spread_s:.0f} s" if account.spread_s >= 1.0 else "at once"
+    return f"{account.struck} of {account.units} {units} below it {_SHOWS.get(kind, kind)} {when}"
 
 
 def _evidence_for(account: Account) -> Iterable[VerdictEvidence]:
@@ -266,7 +265,9 @@ def _own_words(hit: Hit) -> str:
     times = f", {count} times" if count > 1 else ""
     text = next((symptom.text for symptom in effect.symptoms if symptom.text), "")
     where = effect.place.words()
-    return f"{where} {_SHOWS.get(effect.kind, effect.kind)}{times}" + (f": {text[:160]}" if text else "")
+    is_lost = (effect.place.kind, effect.kind) == ("gpu", "gpu_lost")
+    shows = "was lost" if is_lost else _SHOWS.get(effect.kind, effect.kind)
+    return f"{where} {shows}{times}" + (f": {text[:160]}" if text else "")
 
 
 def _job_words(effect: Effect) -> str:

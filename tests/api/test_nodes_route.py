@@ -99,10 +99,11 @@ def test_each_node_shows_its_worst_state(client: TestClient) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_the_devices_of_a_node_are_told_with_their_state(client: TestClient, engine: sa.Engine) -> None:
-    """That which shows sign after sign, with its chances, since when and why; a quiet node has none."""
+    """That which shows sign after sign, with its chances, since when and why; a quiet node has none, nor a faulty one."""
     signs = [
-        Event(NOW - number * HOUR, "risk", "dcgm", "ecc_sbe", cause="hardware", device=Device("gpu", index=3))
+        Event(NOW - number * HOUR, node, "dcgm", "ecc_sbe", cause="hardware", device=Device("gpu", index=3))
         for number in range(1, 9)
+        for node in ("risk", "faulty")
     ]
     with writing(engine).begin() as connection:
         append_events(connection, signs, NOW)
@@ -112,7 +113,8 @@ def test_the_devices_of_a_node_are_told_with_their_state(client: TestClient, eng
     assert (device["device"], device["state"]) == ("GPU 3", "failing")
     assert sum(device["probabilities"].values()) == pytest.approx(1.0)
     assert device["why"].startswith("8 corrected ECC errors in 28 days")
-    assert client.get("/api/v1/nodes/silent").json()["devices"] == []
+    for quiet in ("silent", "faulty"):
+        assert client.get(f"/api/v1/nodes/{quiet}").json()["devices"] == []
 
 
 @pytest.mark.usefixtures("cluster")

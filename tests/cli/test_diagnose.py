@@ -101,7 +101,7 @@ def test_the_table_names_each_cause_and_what_speaks_for_it(url: str) -> None:
     assert lines[1].split() == ["RANK", "PROBABILITY", "CLASS", "NAME", "NODE", "SINCE", "REASON"]
     assert lines[2].split()[0] == "1"
     assert lines[2].split()[2:5] == ["gpu", "gpu-002/0000:0f:00.0", "gpu-002"]
-    (own,) = [line for line in lines if line.startswith("for gpu-002/0000:0f:00.0: gpu ") and "lost a GPU" in line]
+    (own,) = [line for line in lines if line.startswith("for gpu-002/0000:0f:00.0: gpu ") and "was lost" in line]
     assert own.endswith("(events gpu-002-79-00100.000)")
 
 
