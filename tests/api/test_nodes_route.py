@@ -99,7 +99,7 @@ def test_each_node_shows_its_worst_state(client: TestClient) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_the_devices_of_a_node_are_told_with_their_state(client: TestClient, engine: sa.Engine) -> None:
-    """That which shows sign after sign, with its chances, since when and why; a quiet node has none, nor a faulty one."""
+    """That which shows sign after sign, with its chances, since when and why; a quiet or faulty node has none."""
     signs = [
         Event(NOW - number * HOUR, node, "dcgm", "ecc_sbe", cause="hardware", device=Device("gpu", index=3))
         for number in range(1, 9)
