@@ -2,6 +2,7 @@
 
 DIR/ramps/cluster.db      the archive, ingested
 DIR/ramps/hidden.npz      the oracle's chance of each day and node
+DIR/ramps/begun.json      how it is being made: what is half done is made again, and nothing else is ever removed
 DIR/ramps/world.json      how it was made, written last: a world with it is done
 """
 
@@ -82,14 +83,18 @@ def make_world(directory: Path, world: World) -> bool:
 
     Raises:
         OSError: it cannot be written.
+        ValueError: there is a folder of this name that is no world.
     """
     folder = directory / world.name
-    done, made = folder / "world.json", json.dumps(asdict(world))
+    begun, done, made = folder / "begun.json", folder / "world.json", json.dumps(asdict(world))
     if done.is_file() and done.read_text(encoding="utf-8") == made:
         return False
     if folder.exists():
+        if not begun.is_file() and any(folder.iterdir()):
+            raise ValueError(f"{folder} is no world that this command has made: name another DIR, or move it away")
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
+    begun.write_text(made, encoding="utf-8")
     cluster = simulate(world.settings())
     archive = folder / "archive"
     write_archive(cluster, archive)

@@ -15,6 +15,7 @@ from itertools import zip_longest
 
 import orjson
 import sqlalchemy as sa
+from scipy.stats import binomtest  # type: ignore[import-untyped]
 
 from store.nodes.inventory import read_outages
 from store.nodes.repairs import repair_by_length, repair_told
@@ -24,8 +25,6 @@ from store.tables import schema
 AGAIN_D, MEMORY = 7, timedelta(days=365)
 # A new number counts as that of a part put in while the node was out, if it is seen first within this of its return.
 _SEEN_WITHIN = timedelta(days=1)
-# Wilson's interval of a share, 95 %.
-_Z = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +79,10 @@ def _repair(outage: Outage, end: datetime, swapped: Iterable[datetime], booted: 
 
 
 def _outcome(repair: str, told: list[tuple[bool, bool]]) -> RepairOutcome:
-    """The count of one kind, with Wilson's interval (Wilson, 1927)."""
+    """The count of one kind, with Wilson's interval."""
     count, again = len(told), sum(one for one, _ in told)
-    middle = (again + _Z**2 / 2) / (count + _Z**2)
-    half = _Z / (count + _Z**2) * (again * (count - again) / count + _Z**2 / 4) ** 0.5
-    return RepairOutcome(
-        repair, count, again, max(middle - half, 0.0), min(middle + half, 1.0), sum(not sure for _, sure in told)
-    )
+    share = binomtest(again, count).proportion_ci(method="wilson")
+    return RepairOutcome(repair, count, again, share.low, share.high, sum(not sure for _, sure in told))
 
 
 def _boots(connection: sa.Connection, at: datetime) -> Mapping[str, list[datetime]]:

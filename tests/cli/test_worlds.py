@@ -51,6 +51,16 @@ def test_a_world_that_is_done_is_not_made_again(directory: Path, read: list[Worl
     assert make_world(directory, replace(small, seed=2)) is True
 
 
+def test_a_folder_that_is_no_world_is_left_alone(tmp_path: Path) -> None:
+    """Somebody's own, of the same name: refused, and not a byte of it is touched."""
+    own = tmp_path / "ramps" / "thesis.txt"
+    own.parent.mkdir()
+    own.write_text("years of work")
+    with pytest.raises(ValueError, match="is no world that this command has made"):
+        make_world(tmp_path, World("ramps", ("ramps",), 8, 4, 1))
+    assert own.read_text() == "years of work"
+
+
 def test_the_oracle_ranks_better_than_history_on_the_same_rows(read: list[WorldRows]) -> None:
     """On all rows together; every figure with its interval, history against itself is no gain."""
     found = report(read)["away"]
