@@ -44,8 +44,8 @@ _ABOVE: dict[str, tuple[CauseClass, ...]] = {
 # What is over within a minute happens this much more often than what stays (logarithm).
 _FLEETING = math.log(10.0)
 _LINKS_OF_NODE, _GPUS_OF_NODE = 8, 8
-_RELEASE_CLASSES: tuple[CauseClass, ...] = ("driver", "firmware")
-_RELEASES: tuple[str, ...] = _RELEASE_CLASSES
+# Classes whose places are versions, which many nodes have without any place in common.
+RELEASE_CLASSES: tuple[CauseClass, ...] = ("driver", "firmware")
 # An adapter that is not its node's first: a leaf that is told of the node as a whole may be another rail's.
 _FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
 # Classes of which a node's own lines may tell.
@@ -101,7 +101,7 @@ class ReachIndex:
 
     def warm(self) -> ReachIndex:
         """Find out now what grows with the cluster, so that no search has to: how many nodes each release has."""
-        for kind in _RELEASE_CLASSES:
+        for kind in RELEASE_CLASSES:
             for place in self._releases(kind):
                 self.rest_of(Suspect(kind, place))
         self.known_nodes()
@@ -272,7 +272,7 @@ def _above(effect: Effect, place: Place, reach: ReachIndex) -> Iterator[tuple[Su
             if row is not None:
                 suspect = Suspect(kind, parent)
                 yield suspect, Hit(effect, "below", row, reach.unit_of(suspect, effect))
-        if parent.kind in _RELEASES:
+        if parent.kind in RELEASE_CLASSES:
             row = reach.tables.row(parent.kind, effect.kind, "rate")
             if row is not None:
                 suspect = Suspect(parent.kind, parent)

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from diagnosis.causes.release_test import release_gain
+from diagnosis.causes.suspects import RELEASE_CLASSES
 
 if TYPE_CHECKING:
     from diagnosis.causes.cause_catalog import CauseTables
@@ -97,7 +98,7 @@ class SuspectFinding:
 
 def weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach: ReachIndex) -> Account | None:
     """The account of a suspect over the effects that are left to explain; None where it explains none."""
-    if suspect.kind in ("driver", "firmware"):
+    if suspect.kind in RELEASE_CLASSES:
         return release_account(suspect, hits, jobs, reach)
     found = (_weigh(suspect, one, jobs, reach) for one in _apart(hits))
     return max((one for one in found if one is not None), key=lambda one: one.gain, default=None)

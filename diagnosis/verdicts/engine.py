@@ -18,14 +18,14 @@ import sqlalchemy as sa
 
 from diagnosis.causes.explanation import explain
 from diagnosis.causes.scene import REACH
-from diagnosis.causes.suspects import ReachIndex
+from diagnosis.causes.suspects import RELEASE_CLASSES, ReachIndex
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.clocks import read_clocks, read_heartbeats
 from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.symptom import Symptom
 from diagnosis.verdicts.comparison import LEAST_STANDING, CurrentLook, HeldVerdicts, compared
 from diagnosis.verdicts.ends import EndFinder
-from diagnosis.verdicts.neighbourhood import MOST_AROUND, RELEASE_CLASSES, Neighbourhood, of_releases
+from diagnosis.verdicts.neighbourhood import MOST_AROUND, Neighbourhood, of_releases
 from diagnosis.verdicts.news import recent_symptom_events
 from diagnosis.verdicts.stake import with_stake
 from diagnosis.verdicts.surroundings import Surroundings

@@ -12,16 +12,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from diagnosis.causes.effects import OF_JOBS
 from diagnosis.causes.scene import SceneJob
-from diagnosis.causes.suspects import ReachIndex, Suspect
+from diagnosis.causes.suspects import RELEASE_CLASSES, ReachIndex, Suspect
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
-from store.records.verdict import CauseClass
 
 # Symptoms that are weighed together: the nearest.
 MOST_AROUND = 1_500
 # What all nodes or a third of them share is looked at in the wide, now and then.
-RELEASE_CLASSES: tuple[CauseClass, ...] = ("driver", "firmware")
 _WIDE = frozenset(RELEASE_CLASSES)
 # A release is told by so many nodes, and where they fail so much more often than the others.
 _FEWEST, _MORE_OFTEN = 4, 2.0
