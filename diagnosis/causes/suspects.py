@@ -12,7 +12,7 @@ from diagnosis.causes.cause_catalog import CauseRow, CauseTables, cause_tables
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.gpu_names import is_by_pci
-from store.records.verdict import CauseClass
+from store.records.verdict import RELEASE_CLASSES, CauseClass
 
 if TYPE_CHECKING:
     from diagnosis.causes.effects import Effect
@@ -44,8 +44,6 @@ _ABOVE: dict[str, tuple[CauseClass, ...]] = {
 # What is over within a minute happens this much more often than what stays (logarithm).
 _FLEETING = math.log(10.0)
 _LINKS_OF_NODE, _GPUS_OF_NODE = 8, 8
-# Classes whose places are versions, which many nodes have without any place in common.
-RELEASE_CLASSES: tuple[CauseClass, ...] = ("driver", "firmware")
 # An adapter that is not its node's first: a leaf that is told of the node as a whole may be another rail's.
 _FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
 # Classes of which a node's own lines may tell.

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from diagnosis.causes.release_test import release_gain
-from diagnosis.causes.suspects import RELEASE_CLASSES
+from store.records.verdict import RELEASE_CLASSES
 
 if TYPE_CHECKING:
     from diagnosis.causes.cause_catalog import CauseTables

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from diagnosis.causes.explanation import explain
 from diagnosis.causes.scene import REACH
-from diagnosis.causes.suspects import RELEASE_CLASSES, ReachIndex
+from diagnosis.causes.suspects import ReachIndex
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.clocks import read_clocks, read_heartbeats
 from diagnosis.symptoms.folding import SymptomFold
@@ -31,7 +31,7 @@ from diagnosis.verdicts.stake import with_stake
 from diagnosis.verdicts.surroundings import Surroundings
 from store.database.connections import transact
 from store.database.coordination import VERDICTS, move_mark, read_marks
-from store.records.verdict import Verdict, VerdictEvidence
+from store.records.verdict import RELEASE_CLASSES, Verdict, VerdictEvidence
 from store.verdicts.symptom_news import NewsBatch, news_seqs, oldest_news, remove_news
 from store.verdicts.verdict_log import (
     STANDING_STATES,

@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from diagnosis.causes.effects import OF_JOBS
 from diagnosis.causes.scene import SceneJob
-from diagnosis.causes.suspects import RELEASE_CLASSES, ReachIndex, Suspect
+from diagnosis.causes.suspects import ReachIndex, Suspect
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
+from store.records.verdict import RELEASE_CLASSES
 
 # Symptoms that are weighed together: the nearest.
 MOST_AROUND = 1_500
