@@ -8,6 +8,10 @@ ARGS ?=
 SITE := --all-extras --no-extra dev --no-dev
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 export UV_PYTHON_DOWNLOADS := never
+# The machine's own authorities, where it has any: behind a site's proxy uv's built-in ones trust nobody.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt),)
+export UV_SYSTEM_CERTS ?= true
+endif
 # Tests start hundreds of programs: without kept bytecode each start costs two seconds of a processor more.
 unexport PYTHONDONTWRITEBYTECODE
 

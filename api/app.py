@@ -27,6 +27,7 @@ from api.routes import (
     deliveries,
     enrollment,
     events,
+    fabric_map,
     goodput,
     health,
     heartbeats,
@@ -101,6 +102,7 @@ RESOURCES = (
     audit,
     rules,
     topology,
+    fabric_map,
     sidecars,
     whoami,
 )

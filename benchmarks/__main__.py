@@ -43,6 +43,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "latency": (latency.WHAT, latency.BUDGET, latency.measure),
     "cordon": (cordon.WHAT, cordon.BUDGET, cordon.measure),
     "sidecar": (sidecar.WHAT, sidecar.BUDGET, sidecar.measure),
+    "rings": (sidecar.RINGS_WHAT, sidecar.RINGS_BUDGET, sidecar.measure_rings),
     "archive": (archive.WHAT, archive.BUDGET, archive.measure),
     "history": (history.WHAT, history.BUDGET, history.measure),
     "ingest": (http_ingest.WHAT, http_ingest.BUDGET, http_ingest.measure),

@@ -16,7 +16,8 @@ def paths(now: datetime, ask: Ask) -> list[str]:
         f"{now - timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}" for days in (1 / 24, 7, 30, 92, 364)
     )  # fmt: skip
     found = [
-        *("cluster", "topology", "advice/checkpoint", "advice/spares", "rules", "scores", "sidecars", "hints", "audit"),
+        *("cluster", "topology", "map", "advice/checkpoint", "advice/spares", "rules", "scores", "sidecars"),
+        *("hints", "audit"),
         *(_path("nodes", limit=100, **more) for more in ({}, {"sort": "node"}, {"state": "faulty"}, {"state": "ok"})),
         *(_path("nodes", limit=1000), _path("nodes", limit=1000, state="ok", sort="node")),
         *(f"nodes/{node}" for node in (_NODE, _LEMON)),

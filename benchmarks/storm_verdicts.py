@@ -9,6 +9,7 @@ decisive line is the last of its first burst: from then on everything that tells
 incidents. STORM_NODES and STORM_LINES set a smaller one.
 """
 
+import gc
 import json
 import os
 import random
@@ -29,6 +30,7 @@ from real.fleet import fleet
 from real.fleet_postgres import fleet_postgres
 from real.foreshock import Running, serve
 
+from api.loops.verdicts import GC_AFTER
 from benchmarks.result import Result, Verdict, quantile
 from diagnosis.incidents.intake import put_faults
 from diagnosis.verdicts.engine import VerdictEngine
@@ -323,6 +325,7 @@ def _engine_s(path: Path, count: int) -> float:
     url = f"sqlite:///{path}"
     cluster(url)
     engine = open_database(url)
+    gc.set_threshold(*GC_AFTER)
     now = datetime.now(UTC)
     verdicts = VerdictEngine(engine, lambda: now)
     verdicts.turn()

@@ -28,6 +28,7 @@ COMMANDS = {
     "dashboard": "cli.commands.dashboard",
     "db": "cli.commands.db",
     "demo": "cli.commands.demo",
+    "deploy": "cli.commands.deploy",
     "diagnose": "cli.commands.diagnose",
     "doctor": "cli.commands.doctor",
     "formats": "cli.commands.formats",

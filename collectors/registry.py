@@ -28,11 +28,13 @@ SCHEMES: Mapping[str, Scheme] = {
     "infiniband": Scheme("infiniband", "InfinibandCollector", "infiniband[:DIR]"),
     "scrape": Scheme("scrape", "ScrapeCollector", "scrape:URL"),
     "nvml": Scheme("nvml", "NvmlCollector", "nvml"),
+    "rings": Scheme("rings", "RingsCollector", "rings[:DIR]"),
     "nvrx": Scheme("nvrx", "CycleFilesCollector", "nvrx:DIR"),
     "checkpoints": Scheme("checkpoints", "CheckpointsCollector", "checkpoints:DIR"),
     "ranks": Scheme("ranks", "RanksCollector", "ranks:DIR"),
     "flight": Scheme("flight", "FlightCollector", "flight:DIR"),
     "ncclras": Scheme("ncclras", "NcclrasCollector", "ncclras[:HOST:PORT]"),
+    "syslog": Scheme("syslog", "SyslogCollector", "syslog:HOST:PORT"),
     "prometheus": Scheme("prometheus", "PrometheusCollector", "prometheus:URL"),
 }
 

@@ -47,6 +47,8 @@ _SOURCES: dict[str, tuple[Trust, str]] = {
     "infiniband": ("system", "the kernel's counters"),
     "scrape": ("system", "an exporter of the operator's"),
     "nvml": ("system", "the driver's library"),
+    "rings": ("system", "the driver's library, and the kernel's counters"),
+    "syslog": ("system", "syslog daemons of the site's"),
     "prometheus": ("system", "a server of the operator's"),
     "nvrx": ("user", "a job's launcher writes the files"),
     "checkpoints": ("user", "a job writes the files"),

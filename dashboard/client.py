@@ -23,7 +23,7 @@ from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, RunJson
 from wire.hints import CallerJson, HindsightJson, HintJson
 from wire.message import AnswerError, Page, decode
 from wire.models import ChecksJson, ModelsJson
-from wire.nodes import NodeDetailJson, NodeHourJson, NodeJson
+from wire.nodes import MapJson, NodeDetailJson, NodeHourJson, NodeJson
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
 from wire.repair import RepairListJson
 from wire.sidecars import SidecarJson
@@ -132,6 +132,14 @@ class ApiClient:
     def node(self, name: str) -> NodeDetailJson:
         """One node, and its incidents, outages, hints, telemetry and scores."""
         return self._get(NodeDetailJson, f"nodes/{quote(name, safe='')}")
+
+    def fabric_map(self, since: str | None, known: str | None) -> tuple[MapJson, str] | None:
+        """The map and its tag: what has changed `since` a tag, where the API can tell; None: it is still `known`."""
+        tags = {} if known is None else {"If-None-Match": known}
+        response = self._respond("GET", "map", {} if since is None else {"since": since}, headers=tags)
+        if response.status_code == 304:
+            return None
+        return self._decoded(MapJson, response.content), response.headers.get("etag", "")
 
     def hours(self, name: str, device: str, since: datetime) -> list[NodeHourJson]:
         """What a device of a node (`node`: itself) measured each hour since a moment, at most a week of it."""
@@ -273,15 +281,30 @@ class ApiClient:
         return ApiProblem(f"The answer of {self.server} is not Foreshock's ({why}): check --server and its version.")
 
     def _get(self, kind: type[T], path: str, params: Mapping[str, str] | None = None) -> T:
+        return self._decoded(kind, self._send("GET", path, params or {}))
+
+    def _decoded(self, kind: type[T], body: bytes) -> T:
         try:
-            return decode(kind, self._send("GET", path, params or {}))
+            return decode(kind, body)
         except AnswerError as error:
             raise self._strange(str(error)) from error
 
     def _send(self, method: str, path: str, params: Mapping[str, str], body: Mapping[str, str] | None = None) -> bytes:
+        """The body of one request's answer."""
+        return self._respond(method, path, params, body).content
+
+    def _respond(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx2.Response:
         """One request; every way that it can fail becomes a sentence."""
+        sent = {**self._headers, **(headers or {})}
         try:
-            response = self._http.request(method, path, params=dict(params), json=body, headers=dict(self._headers))
+            response = self._http.request(method, path, params=dict(params), json=body, headers=sent)
         except httpx2.TimeoutException as error:
             raise ApiProblem(f"{self.server} did not answer within {TIMEOUT_S:.0f} s: it may be overloaded.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -292,7 +315,7 @@ class ApiClient:
             raise SignInOver(f"Your sign-in does not hold any more ({_detail(response)}). Sign in again.")
         if response.status_code >= 400:
             raise ApiProblem(_sentence(response, self.server))
-        return response.content
+        return response
 
 
 def _sentence(response: httpx2.Response, server: str) -> str:

@@ -1,18 +1,22 @@
 """What every test may ask for."""
 
+import gc
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from depth import PROFILE, deepen
-from distribution import (  # four of them are hooks
+from distribution import (  # six of them are hooks
     arrange,
     pytest_collection_finish,  # noqa: F401
     pytest_configure_node,  # noqa: F401
+    pytest_runtest_teardown,  # noqa: F401
+    pytest_unconfigure,  # noqa: F401
     pytest_xdist_auto_num_workers,  # noqa: F401
     pytest_xdist_make_scheduler,  # noqa: F401
+    shared,
 )
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, settings
@@ -36,6 +40,17 @@ settings.load_profile("patient")
 # A server without tokens answers to the names of the loopback alone (api/edge/hosts.py): tests ask for one of them.
 assert TestClient.__init__.__defaults__ is not None
 TestClient.__init__.__defaults__ = ("http://127.0.0.1:10870", *TestClient.__init__.__defaults__[1:])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays: no search for garbage stops at it, neither now nor in any test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,11 +91,13 @@ def postgres_server() -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def kubernetes_cluster() -> Iterator[Kubernetes]:
-    """A real Kubernetes, for the whole run; its tests are of one group: xdist_group("kubernetes")."""
-    with kubernetes() as running:
-        yield running
+@pytest.fixture(scope="module")
+def kubernetes_cluster(request: pytest.FixtureRequest) -> Kubernetes:
+    """A real Kubernetes, for the tests of one group, xdist_group("kubernetes"): it ends with the last of them.
+
+    Idle, it would take a tenth of a processor for the rest of the run.
+    """
+    return shared(request.config, "kubernetes", kubernetes)
 
 
 @pytest.fixture(scope="session")

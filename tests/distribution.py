@@ -1,4 +1,4 @@
-"""Which process of a parallel run has which tests, and what starts first: hooks for tests/conftest.py.
+"""Which process of a parallel run has which tests, what starts first, when a group's server ends: hooks of conftest.py.
 
 Tests of one server (xdist_group) stay together, so that it runs once, and so do tests of one file: what they share is
 made once. xdist hands groups on in the names of tests, which pytest 9.2 does not let it change
@@ -8,17 +8,21 @@ made once. xdist hands groups on in the names of tests, which pytest 9.2 does no
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-LONG_MARKS = ("xdist_group", "integration", "slow", "crash")
+LONG_MARKS = ("integration", "slow", "crash")
 QUICK = "tests/parsers/"
 FEW_CORES = 4
 FILE = pytest.StashKey[Path]()
+SERVERS = pytest.StashKey[dict[str, tuple[ExitStack, Any]]]()
+Server = TypeVar("Server")
 
 
 class GroupOrFile(LoadScopeScheduling):
@@ -74,18 +78,54 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 2 * cores if cores <= FEW_CORES else cores
 
 
+def shared(config: pytest.Config, group: str, start: Callable[[], AbstractContextManager[Server]]) -> Server:
+    """The server of a group: started for the first of its tests, stopped behind the last of them in a row."""
+    running = config.stash.setdefault(SERVERS, {})
+    if group not in running:
+        stack = ExitStack()
+        running[group] = stack, stack.enter_context(start())
+    server: Server = running[group][1]
+    return server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What fixtures hold goes first, then the servers of groups that the next test is not of."""
+    yield
+    _stop_servers(item.config, None if nextitem is None else _group(nextitem))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """An interrupted run ends without a last test."""
+    _stop_servers(config, None)
+
+
+def _stop_servers(config: pytest.Config, kept: str | None) -> None:
+    running = config.stash.get(SERVERS, {})
+    for group in [group for group in running if group != kept]:
+        running.pop(group)[0].close()
+
+
+def _group(item: pytest.Item) -> str | None:
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark else None
+
+
 def groups_of(items: list[pytest.Item]) -> dict[str, str]:
     """The group of each test that has one; a parameter's goes before its module's."""
-    marks = ((item.nodeid, item.get_closest_marker("xdist_group")) for item in items)
-    return {nodeid: str(mark.args[0]) for nodeid, mark in marks if mark}
+    return {item.nodeid: group for item in items if (group := _group(item))}
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Long tests first, quick ones last, so that no process ends with a long one while the others have none."""
+    """Long tests first, quick ones last, so that no process ends with a long one while the others have none.
+
+    Those of a group are neighbours in a run of one process too.
+    """
     items.sort(key=_place)
 
 
-def _place(item: pytest.Item) -> int:
-    if any(item.get_closest_marker(name) for name in LONG_MARKS):
-        return 0
-    return 2 if item.nodeid.startswith(QUICK) else 1
+def _place(item: pytest.Item) -> tuple[int, str]:
+    group = _group(item) or ""
+    if group or any(item.get_closest_marker(name) for name in LONG_MARKS):
+        return 0, group
+    return (2 if item.nodeid.startswith(QUICK) else 1), ""

@@ -94,12 +94,12 @@ def fill(engine: sa.Engine, nodes: int = 40, days: int = 60, seed: int = 1) -> N
 
 
 @cache
-def models(nodes: int) -> tuple[StoredModel, ...]:
-    """One of each horizon, trained once on so many nodes: a training takes a hundred times as long as a scoring."""
+def models() -> tuple[StoredModel, ...]:
+    """One of each horizon, trained once on 32 nodes: a training takes a hundred times as long as a scoring."""
     with tempfile.TemporaryDirectory() as folder:
         engine = open_database(f"sqlite:///{Path(folder) / 'fleet.db'}")
         migrate(engine)
-        fill(engine, nodes)
+        fill(engine, nodes=32)
         train(engine)
         with engine.connect() as connection:
             found = tuple(serving_model(connection, horizon_h) for horizon_h in HORIZONS_H)
@@ -108,8 +108,8 @@ def models(nodes: int) -> tuple[StoredModel, ...]:
 
 
 def fill_trained(engine: sa.Engine, nodes: int) -> None:
-    """A fleet of `fill` with the models that it gives."""
+    """A fleet of `fill`, with the models that the like of it gives."""
     fill(engine, nodes)
     with writing(engine).begin() as connection:
-        for model in models(nodes):
+        for model in models():
             save_model(connection, model)

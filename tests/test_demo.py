@@ -31,6 +31,7 @@ class Demo:
         """Start it; its temporary folder lies under `directory`."""
         self.directory = directory
         self.out = directory / "out"
+        self.client = httpx2.Client(timeout=patience(30.0))  # one for all: each reads the authorities of the machine
         options = ["--nodes", "16", "--days", "60", "--speed", str(SPEED), "--no-browser"]
         ports = ["--port", "0", "--dashboard-port", "0"]
         with self.out.open("wb") as out, (directory / "err").open("wb") as err:
@@ -54,7 +55,7 @@ class Demo:
 
     def get(self, path: str) -> Any:
         """What the API answers."""
-        answer = httpx2.get(f"{self.address('API')}/api/v1/{path}", timeout=patience(30.0))
+        answer = self.client.get(f"{self.address('API')}/api/v1/{path}")
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -76,6 +77,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     yield running
     running.process.terminate()
     running.process.wait(patience(60))
+    running.client.close()
 
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kmsg")]  # one test writes there
@@ -83,8 +85,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kmsg")]  # one t
 
 def test_both_addresses_answer(demo: Demo) -> None:
     """They are printed once they do."""
-    assert httpx2.get(f"{demo.address('API')}/readyz", timeout=patience(30.0)).status_code == 200
-    assert httpx2.get(f"{demo.address('Dashboard')}/_stcore/health", timeout=patience(30.0)).status_code == 200
+    assert demo.client.get(f"{demo.address('API')}/readyz").status_code == 200
+    assert demo.client.get(f"{demo.address('Dashboard')}/_stcore/health").status_code == 200
 
 
 def test_it_says_how_long_the_replay_is(demo: Demo) -> None:
@@ -116,7 +118,7 @@ def test_the_cluster_moves(demo: Demo) -> None:
 def test_the_ledger_of_the_replayed_run_grows(demo: Demo) -> None:
     """Wall time is split without a rest, and goes on, once the loop has made the first one."""
     path = f"runs/{demo.get('cluster')['run']}/goodput"
-    await_value(lambda: httpx2.get(f"{demo.address('API')}/api/v1/{path}", timeout=patience(30.0)).status_code == 200)
+    await_value(lambda: demo.client.get(f"{demo.address('API')}/api/v1/{path}").status_code == 200)
     before = demo.get(path)
     assert sum(before["buckets"].values()) == pytest.approx(before["wall_s"], abs=1e-6)
     assert await_value(lambda: demo.get(path)["wall_s"] > before["wall_s"])
@@ -182,6 +184,7 @@ def test_interrupting_it_leaves_nothing_running(demo: Demo) -> None:
 def test_killing_it_leaves_nothing_running(tmp_path: Path) -> None:
     """kill -9 gives it no time to stop anything: the kernel ends the children."""
     other = Demo(tmp_path)
+    other.client.close()
     other.address("Dashboard")
     children = _children(other.process.pid)
     assert len(children) >= 3

@@ -25,6 +25,31 @@ def test_together(n):
     time.sleep(0.01)
 """
 
+SERVER = """
+
+from contextlib import contextmanager
+
+@contextmanager
+def started():
+    print("start")
+    yield "asked"
+    print("stop")
+
+@pytest.fixture
+def server(request):
+    return shared(request.config, "server", started)
+
+def pytest_collection_modifyitems(items):
+    arrange(items)
+"""
+GROUPED = """
+import pytest
+
+@pytest.mark.xdist_group("server")
+def test_it(server):
+    print(server)
+"""
+
 
 def item(parent: pytest.Collector, name: str, *marks: pytest.MarkDecorator | str) -> pytest.Item:
     """A test of this file with these marks."""
@@ -76,3 +101,14 @@ def test_what_starts_a_server_comes_first_and_parsers_last(
     items = [item(parent, f"test_{name}", *marks) for name, *marks in named]
     arrange(items)
     assert [item.name for item in items] == ["test_b", "test_quick_q", "test_a", "test_t", "test_quick_p"]
+
+
+def test_a_group_s_server_ends_behind_the_last_of_its_tests(tmp_path: Path) -> None:
+    """It starts once, for the first of them; two files of a group share it, wherever they were collected."""
+    (tmp_path / "conftest.py").write_text((TESTS / "distribution.py").read_text() + SERVER)
+    for name, body in {"a": GROUPED, "b": "def test_b():\n    print('b')\n", "c": GROUPED}.items():
+        (tmp_path / f"test_{name}.py").write_text(body)
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-c", os.devnull, tmp_path]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"start|asked|stop|\bb\b", done.stdout) == ["start", "asked", "asked", "stop", "b"]

@@ -35,6 +35,10 @@ def test_a_built_distribution_names_and_holds_its_licence(project: Path, tmp_pat
     assert hashlib.sha256(text).hexdigest() == APACHE
     if project == ROOT:
         assert set(names) >= TAPE
+        deployed = {
+            path.relative_to(ROOT) for path in (ROOT / "deploy").rglob("*") if path.suffix in (".service", ".yaml")
+        }
+        assert set(names) >= {str(path) for path in deployed}
 
 
 def test_no_licence_is_a_surprise() -> None:

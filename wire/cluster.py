@@ -41,9 +41,15 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     `nodes` are those that count; `states` has those besides that the inventory does not know (`unknown`). `inventory`:
     how many nodes are known by whose word; empty where nobody says which nodes there are: then every one that speaks
     counts.
+
+    `heard_until`: the newest moment that at least three nodes reported (one in four where there are few); null where
+    none ever did. `stale`: that is longer ago than `silent_after_s`: states and scores are of then, and nobody knows
+    how the nodes are now.
     """
 
     now: Time
+    heard_until: Time | None = None
+    stale: bool = False
     mode: Always[str] = None
     nodes: int = 0
     gpus: int | None = None

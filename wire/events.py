@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from store.records.event import Action, Cause, Severity
 from wire.message import Always, JsonObject, Sometimes, Time, example, one_of
@@ -21,6 +21,12 @@ class BatchResultJson(JsonObject, frozen=True, kw_only=True):
     accepted: Annotated[int, example(17)]
     known: Annotated[int, example(2)]
     rejected: tuple[RejectedJson, ...]
+
+
+class LogsResultJson(BatchResultJson, frozen=True, kw_only=True):
+    """The result of a batch of log lines; to a request of OTLP, how many records were refused and why, too."""
+
+    partialSuccess: Sometimes[dict[str, str]] = field(default_factory=dict)  # noqa: N815 - the protocol's
 
 
 class SpansResultJson(JsonObject, frozen=True, kw_only=True):

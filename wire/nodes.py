@@ -202,3 +202,43 @@ class TopologyJson(JsonObject, frozen=True, kw_only=True):
 
     nodes: tuple[NodePlaceJson, ...]
     links: tuple[LinkJson, ...]
+
+
+class BadLinkJson(JsonObject, frozen=True, kw_only=True):
+    """A cable that erred within a day, from a switch's port to a host (`hca`) or another switch."""
+
+    switch: str
+    port: Annotated[int, example(12)]
+    peer: str
+    peer_type: Annotated[str, one_of(Literal["hca", "switch"])] = "hca"
+    errors: Annotated[int, example(42)] = 0
+    kind: Annotated[str, example("link_down")] = ""
+
+
+class MapJson(JsonObject, frozen=True, kw_only=True):
+    """The map of the fabric in columns: a value for each node, by name.
+
+    `blocks_by` says what a block is: a leaf, a rack, or (where nobody tells of either) nodes that follow each other by
+    name. `block`, `state` and `run` are places in `blocks`, `states` and `runs`. `risk` is the probability of an
+    outage within 24 h, null where there is none or it is withheld; `temperature_c` the hottest GPU of the last hour
+    known, null where that is older than two; `link_errors` those of 24 h. `links` are the cables that erred alone.
+
+    A difference names its `since` and the `rows` that its columns have values for; `blocks`, `spines`, `node` and
+    `block` are then empty: they are as they were.
+    """
+
+    since: str | None = None
+    rows: tuple[int, ...] | None = None
+    blocks_by: Annotated[Always[str], one_of(Literal["leaf", "rack", "name"])] = None
+    blocks: tuple[str, ...] = ()
+    spines: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    node: tuple[str, ...] = ()
+    block: tuple[int, ...] = ()
+    state: tuple[int, ...] = ()
+    risk: tuple[float | None, ...] = ()
+    temperature_c: tuple[int | None, ...] = ()
+    link_errors: tuple[int, ...] = ()
+    run: tuple[int | None, ...] = ()
+    links: tuple[BadLinkJson, ...] = ()

@@ -10,7 +10,7 @@ from api.server.settings import ApiSettings
 from store.database.known_nodes import knowers
 from store.hints.control_group import ControlGroup, read_control_key
 from store.nodes.fleet import FleetQuery, NodePage, node_page
-from store.nodes.node_states import last_reports, newest_scoring
+from store.nodes.node_states import heard_until, newest_scoring
 from store.records import fault_catalog
 from store.records.event import format_time
 from store.records.incident import Incident
@@ -39,15 +39,23 @@ NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a cursor whose order is not by 
 
 
 def present(connection: sa.Connection, settings: ApiSettings, now: datetime) -> FleetQuery:
-    """What every node is judged by at a moment."""
-    quiet_for = timedelta(seconds=settings.silent_after_s)
+    """What every node is judged by at a moment.
+
+    Where nobody reports at all every node is silent: what is known of it is old.
+    """
     return FleetQuery(
         now=now,
         faulty_since=now - FAULTY_FOR,
         watch=settings.policy.thresholds.watch,
-        silent_before=now - quiet_for if last_reports(connection, now, quiet_for) is not None else None,
+        silent_before=now - timedelta(seconds=settings.silent_after_s),
         scored={horizon_h: newest_scoring(connection, horizon_h, now) for horizon_h in HORIZONS_H},
     )
+
+
+def heard(connection: sa.Connection, settings: ApiSettings, now: datetime) -> tuple[datetime | None, bool]:
+    """Until when nodes were heard of, and whether that is so long ago that nobody knows how they are."""
+    until = heard_until(connection, now)
+    return until, until is None or now - until > timedelta(seconds=settings.silent_after_s)
 
 
 def node_objects(

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from api.server.metrics import Metrics
 
 MAX_REJECTED_SHOWN = 100
+# Where shippers put a record's text.
+TEXT_KEYS = ("log", "message", "MESSAGE", "msg")
+# Objects that bear a message and are no wrapping: a line of the training hook, an event of Kubernetes.
+OWN_LINES = frozenset({"foreshock_hook", "involvedObject", "regarding"})
 _NUL = b"\\u0000"
 
 T = TypeVar("T")

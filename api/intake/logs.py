@@ -26,7 +26,8 @@ from api.edge.work_budget import (
     too_many_records,
     worked,
 )
-from api.intake.entries import BodyEntry, Rejected, records, without_nul
+from api.intake.entries import OWN_LINES, TEXT_KEYS, BodyEntry, Rejected, records, without_nul
+from api.intake.otlp import json_log_entries
 from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, make_parser
 from parsers.site_rules.rules import RulesSource
 from parsers.text.parser import MAX_LINE, Context, Parser, clean, guarded
@@ -44,11 +45,9 @@ from store.records.event_sources import Trust, may_tell, narrower
 # {"records": [{"value": {"host": "gpu-017", "message": "NVRM: Xid ..."}}]}                 rsyslog's omhttp, kafkarest
 # {"streams": [{"stream": {"host": "gpu-017"}, "values": [["1740801906789000000", "..."]]}]}      the same, lokirest
 # {"__REALTIME_TIMESTAMP": "1740801906789000", "_HOSTNAME": "gpu-017", "MESSAGE": "..."}           journald
+# {"resourceLogs": [{"resource": ..., "scopeLogs": [{"logRecords": [...]}]}]}                      OTLP, see otlp.py
 
-_TEXT = ("log", "message", "MESSAGE", "msg")
-_WRAPPED = frozenset({*_TEXT, "records", "streams"})
-# Objects that bear a message and are no wrapping: a line of the training hook, an event of Kubernetes.
-_OWN = frozenset({"foreshock_hook", "involvedObject", "regarding"})
+_WRAPPED = frozenset({*TEXT_KEYS, "records", "streams", "resourceLogs"})
 _HOST = ("host", "hostname", "_HOSTNAME", "HOSTNAME", "HOST", "fromhost")
 _TIME = ("date", "@timestamp", "time", "timestamp", "timereported", "ISODATE")
 # Who wrote a record.
@@ -94,7 +93,7 @@ def bears_lines(body: bytes) -> bool:
         except orjson.JSONDecodeError:
             continue
         first = next(iter(value), None) if isinstance(value, list) else value
-        return isinstance(first, dict) and bool(first.keys() & _WRAPPED) and not first.keys() & _OWN
+        return isinstance(first, dict) and bool(first.keys() & _WRAPPED) and not first.keys() & OWN_LINES
     # Several objects in a line, as Fluent Bit's json_stream; an object over many lines wraps nothing.
     return b"}{" in text
 
@@ -122,6 +121,9 @@ def _inside(entry: BodyEntry) -> Iterator[BodyEntry]:
         inner = [record.get("value") if isinstance(record, dict) else record for record in value["records"]]
     elif isinstance(value, dict) and isinstance(value.get("streams"), list):
         inner = [record for stream in value["streams"] for record in _of_stream(stream)]
+    elif isinstance(value, dict) and isinstance(value.get("resourceLogs"), list):
+        yield from json_log_entries(value)
+        return
     else:
         yield entry
         return
@@ -151,9 +153,9 @@ def unwrapped(entry: BodyEntry, node: str | None) -> tuple[str, str | None, date
     if not isinstance(entry.value, dict):
         raise RecordError(entry.error or "a record is a JSON object")
     value = entry.value
-    text = next((found for key in _TEXT if (found := _text(value.get(key))) is not None), None)
+    text = next((found for key in TEXT_KEYS if (found := _text(value.get(key))) is not None), None)
     if text is None:
-        raise RecordError(f"a log record needs one of {', '.join(_TEXT)}")
+        raise RecordError(f"a log record needs one of {', '.join(TEXT_KEYS)}")
     host = next((value[key] for key in _HOST if isinstance(value.get(key), str) and value[key]), node)
     return text, host, _time(value)
 
@@ -329,7 +331,18 @@ class LogDecoder:
         """
         check_lines(body)
         wrapped = None if self._is_json(body) and not bears_lines(body) else wrapped_records(body)
-        events = self._plain(body) if wrapped is None else self._records(wrapped)
+        return self._kept(self._plain(body)) if wrapped is None else self.decode_records(wrapped)
+
+    def decode_records(self, entries: Iterable[BodyEntry]) -> list[Event]:
+        """The same of records that are apart already."""
+        return self._kept(self._records(entries))
+
+    def _kept(self, events: Iterable[Event]) -> list[Event]:
+        """The events that the table takes, in bounds.
+
+        Raises:
+            Problem: 413, there are too many.
+        """
         found: list[Event] = []
         for event in events:
             if self._fits(event):

@@ -123,6 +123,8 @@ TESTS_S = 5.0
 HINDSIGHT_S = 600.0
 # How often NVLinks are compared with each other: exporters' roll-ups are of an hour.
 LINKS_S = 600.0
+# How often the nodes are compared whose devices left their usual level: a window of the sidecar's.
+SLOW_S = 15.0
 # How often each process looks for events that came in through another; its own wake it.
 INCIDENTS_S = 0.25
 # At the least, after a turn that failed: the log shall not fill up.
@@ -270,6 +272,7 @@ def make_loops(state: State) -> LoopRunner:
             Loop("dispatch", every.dispatch_s, turns.dispatch, wake=state.wakes.dispatch),
             *_scheduler_loops(turns.acting, every.observe_s),
             Loop("links", LINKS_S, turns.links),
+            Loop("slow", SLOW_S, turns.slow),
             Loop("ledgers", every.ledgers_s, turns.ledgers),
             Loop("models", every.models_s, turns.models),
             Loop("checks", every.models_s, turns.checks),

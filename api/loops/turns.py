@@ -284,7 +284,14 @@ class Turns:
         wrong = note_recurring(self._state.engine, self._state.clock())
         if wrong:
             _log.info("%d GPUs computed wrong numbers more than once", wrong)
-        slow = note_slow(self._state.engine, self._state.clock())
+        self._note_slow(shifted_alone=False)
+
+    def slow(self, _keep_on: Callable[[], bool]) -> None:
+        """Tell of slow nodes among those whose devices just left their usual level."""
+        self._note_slow(shifted_alone=True)
+
+    def _note_slow(self, *, shifted_alone: bool) -> None:
+        slow = note_slow(self._state.engine, self._state.clock(), shifted_alone=shifted_alone)
         if slow:
             _log.info("%d nodes slow their job down, or do no longer", slow)
 

@@ -45,7 +45,7 @@ _POLICY_S = 2.0
 # Alerts of Alertmanager end by themselves after an hour.
 _RENEW = FIRES_FOR / 4
 # Records have no cycles: see `foreshock serve`.
-_GC_AFTER = (50_000, 20, 100)
+GC_AFTER = (50_000, 20, 100)
 _MAY_WRITE = "may write"
 # The first turn of a large fleet reads its graph; a write holds up those of this process.
 _TURN_S, _WRITE_S = 600.0, 60.0
@@ -156,7 +156,7 @@ class EngineBeside:
 def _serve(pipe: Connection, url: str) -> None:
     """Take a turn whenever a moment comes, until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, and its end is ours
-    gc.set_threshold(*_GC_AFTER)
+    gc.set_threshold(*GC_AFTER)
     database = open_database(url)
     engine = LocalEngine(database, partial(_asked, pipe))
     try:

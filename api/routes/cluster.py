@@ -6,7 +6,7 @@ from typing import Any, get_args
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
-from api.answers.node_states import present
+from api.answers.node_states import heard, present
 from api.answers.reply import reply
 from api.edge.auth import Reader
 from api.edge.openapi import answer
@@ -40,9 +40,12 @@ def get_cluster(_who: Reader, server: Server) -> Response:
         sources = recent_sources(connection, now)
         run = newest_run(connection)
         ledger = ledger_of(connection, run, now) if run else None
+        until, is_stale = heard(connection, server.settings, now)
         return reply(
             {
                 "now": now,
+                "heard_until": until,
+                "stale": is_stale,
                 "mode": server.settings.mode,
                 "nodes": sum(count for count, _gpus in counted.values()),
                 "gpus": sum(gpus) if gpus else None,

@@ -1,8 +1,8 @@
-"""`POST /logs`: raw lines as log shippers send them; decoded here."""
+"""`POST /logs`: raw lines as log shippers and OTLP/HTTP exporters send them; decoded here."""
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from api.answers.paging import Name
@@ -13,11 +13,12 @@ from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.intake.entries import own_events
 from api.intake.logs import LogContext, LogDecoder
+from api.intake.otlp import PROTOBUF, is_protobuf, log_entries, logs_answer
 from api.intake.records import take_events
 from api.server.state import Server
 from parsers.registry import PARSERS
 from store.records.event_sources import Trust
-from wire.events import BatchResultJson
+from wire.events import LogsResultJson
 
 router = APIRouter(tags=["events"])
 
@@ -50,11 +51,12 @@ _RECORD = {"date": 1740801906.789, "host": "gpu-017", "log": "NVRM: Xid (PCI:000
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Plain lines, or the JSON of Fluent Bit, rsyslog or journald.",
+        "description": "Plain lines, the JSON of Fluent Bit, rsyslog or journald, or OTLP's ExportLogsServiceRequest.",
         "content": {
             "text/plain": {"schema": {"type": "string"}, "example": _LINE},
             "application/json": {"schema": {"type": "array", "items": {"type": "object"}}, "example": [_RECORD]},
             "application/x-ndjson": {"schema": {"type": "string"}},
+            PROTOBUF: {"schema": {"type": "string", "format": "binary"}},
         },
     }
 }
@@ -64,13 +66,23 @@ _BODY: dict[str, Any] = {
     "/logs",
     operation_id="post_logs",
     summary="Take raw log lines",
-    responses=answer(BatchResultJson),
+    responses=answer(LogsResultJson),
     openapi_extra=_BODY,
 )
-def post_logs(caller: Ingester, server: Server, body: Body, query: Annotated[LogQuery, Query()]) -> Response:
-    """Decode lines and take their events. Lines that say nothing of a fault are passed over in silence."""
+def post_logs(
+    caller: Ingester, server: Server, request: Request, body: Body, query: Annotated[LogQuery, Query()]
+) -> Response:
+    """Decode lines and take their events. Lines that say nothing of a fault are passed over in silence.
+
+    A request of OTLP has OTLP's answer.
+    """
     decoder = LogDecoder(query.context(), server.clock(), server.rules)
-    events = own_events(caller, decoder.decode(body), decoder.rejected)
+    in_protobuf = is_protobuf(request)
+    found = decoder.decode_records(log_entries(body)) if in_protobuf else decoder.decode(body)
+    events = own_events(caller, found, decoder.rejected)
     for reason, lines in decoder.refused.items():
         server.metrics.denied.labels("logs", reason).inc(lines)
-    return reply(take_events(server, events, decoder.rejected, "logs"))
+    taken = take_events(server, events, decoder.rejected, "logs")
+    if in_protobuf or body.lstrip().startswith(b'{"resourceLogs"'):
+        return logs_answer(taken, decoder.rejected, in_protobuf)
+    return reply(taken)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from fnmatch import translate
 from typing import Annotated, Any, Literal
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
-from api.answers.node_states import HORIZONS_H, present
+from api.answers.node_states import HORIZONS_H, heard, present
 from api.answers.reply import reply
 from api.edge.admission import read_slot
 from api.edge.auth import Caller, Reader, requires
@@ -92,6 +93,8 @@ def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: Pla
     policy, now = server.settings.policy, server.clock()
     with server.engine.connect() as connection:
         fleet = present(connection, server.settings, now)
+        if heard(connection, server.settings, now)[1]:  # our reporting is broken: a scheduler still needs nodes
+            fleet = replace(fleet, silent_before=None)
         places = schedulable_nodes(connection, fleet, names)
         # Who names nodes knows better than we do which of them are free.
         busy = busy_nodes(connection, now, _JOBS_WITHIN) if names is None else None

@@ -1,4 +1,4 @@
-"""`POST /traces`: OpenTelemetry spans as OTLP/HTTP exporters post them, in JSON."""
+"""`POST /traces`: OpenTelemetry spans as OTLP/HTTP exporters post them."""
 
 import json
 from collections.abc import Iterator
@@ -7,14 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from api.answers.paging import Name
-from api.answers.reply import reply
 from api.edge.auth import Ingester
 from api.edge.body import Body
 from api.edge.openapi import answer
-from api.edge.problem import Problem
 from api.edge.work_budget import check_containers, limited
 from api.intake.entries import Rejected, own_events
 from api.intake.logs import fits
+from api.intake.otlp import PROTOBUF, is_protobuf, spans_answer, spans_as_json
 from api.intake.records import take_events
 from api.server.state import Server
 from parsers.registry import PARSERS
@@ -29,8 +28,11 @@ _EXAMPLE = json.loads(PARSERS["otel"].sample)
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "An ExportTraceServiceRequest in OTLP's JSON.",
-        "content": {"application/json": {"schema": {"type": "object"}, "example": _EXAMPLE}},
+        "description": "An ExportTraceServiceRequest of OTLP, in protobuf or JSON.",
+        "content": {
+            "application/json": {"schema": {"type": "object"}, "example": _EXAMPLE},
+            PROTOBUF: {"schema": {"type": "string", "format": "binary"}},
+        },
     }
 }
 
@@ -50,14 +52,11 @@ def post_traces(
     run: Annotated[Name | None, Query(description="The training run, whatever the spans say.")] = None,
 ) -> Response:
     """Decode spans and take their events; the answer is OTLP's. Spans that say nothing of training are passed over."""
-    if "protobuf" in request.headers.get("content-type", ""):
-        raise Problem(415, "spans come in JSON here: set `encoding: json` in the collector's otlphttp exporter")
+    in_protobuf = is_protobuf(request)
     rejects: list[Rejected] = []
-    events = own_events(caller, _decoded(body, run, rejects), rejects)
-    taken = take_events(server, events, rejects, "traces")
-    rejected = len(taken.rejected)
-    partial_success = {"rejectedSpans": str(rejected), "errorMessage": taken.rejected[0].detail} if rejected else {}
-    return reply({"partialSuccess": partial_success})
+    events = own_events(caller, _decoded(spans_as_json(body, rejects) if in_protobuf else body, run, rejects), rejects)
+    take_events(server, events, rejects, "traces")
+    return spans_answer(rejects, in_protobuf)
 
 
 def _decoded(body: bytes, run: str | None, rejects: list[Rejected]) -> Iterator[Event]:

@@ -1,6 +1,7 @@
 """What every route is handed: the settings, the database, the clock, the counters."""
 
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from api.server.heartbeats import Heartbeats
 from api.server.inventory_names import InventoryNames
 from api.server.joint_writes import JointWrites
 from api.server.known_tokens import KnownTokens
+from api.server.map_revisions import MapRevisions
 from api.server.metrics import Metrics
 from api.server.provider_keys import ProviderKeys
 from api.server.settings import ApiSettings
@@ -25,6 +27,8 @@ from store.database.connections import is_away
 from store.database.integrity import DiskWatch
 from store.records.event import Event
 from store.records.telemetry import Rollup
+
+_log = logging.getLogger(__name__)
 
 # An answer that is costly to make and seldom changes: kept for a while, with the tag by which a client asks again.
 
@@ -50,6 +54,24 @@ class CachedAnswer:
             if self._kept is None or self.monotonic() - self._made >= self.keep_s:
                 return self.renew(make)
             return self._kept
+        finally:
+            self._lock.release()
+
+    def get_before(self, make: Callable[[], bytes], most_s: float) -> tuple[bytes, str]:
+        """The answer and its ETag; one past `keep_s` is made anew beside, unless it is `most_s` old already."""
+        kept, age_s = self._kept, self.monotonic() - self._made
+        if kept is None or age_s >= most_s:
+            return self.get(make)
+        if age_s >= self.keep_s and self._lock.acquire(blocking=False):
+            threading.Thread(target=self._renew_beside, args=(make,), daemon=True).start()
+        return kept
+
+    def _renew_beside(self, make: Callable[[], bytes]) -> None:
+        """Hold the lock already; who asks once the old answer is too old meets what failed here."""
+        try:
+            self.renew(make)
+        except Exception as error:  # noqa: BLE001  # a thread that ends with a traceback helps nobody
+            _log.warning("an answer was not made anew: %s", error)
         finally:
             self._lock.release()
 
@@ -83,6 +105,9 @@ class State:
     rules: RulesSource = no_rules
     # A large fabric's is megabytes, and changes when somebody moves a cable.
     topology: CachedAnswer = field(default_factory=lambda: CachedAnswer(keep_s=30.0))
+    # Asked for by every open page every few seconds.
+    map: CachedAnswer = field(default_factory=lambda: CachedAnswer(keep_s=4.0))
+    map_revisions: MapRevisions = field(default_factory=MapRevisions)
     # A loop makes it anew (`api/loops/repair_list.py`): a request makes it only where there is none yet.
     lemons: CachedAnswer = field(default_factory=lambda: CachedAnswer(keep_s=float("inf")))
     heartbeats: Heartbeats = field(default_factory=Heartbeats)

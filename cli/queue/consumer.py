@@ -7,7 +7,7 @@ no batch, or a record that does not fit, goes to `foreshock.rejected` and is don
 import asyncio
 import base64
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import orjson
@@ -51,11 +51,15 @@ class Consumer:
     async def run(self, url: str, access: ServerAccess, stop: asyncio.Event) -> None:
         """Consume until told to stop; what was fetched by then is stored first.
 
+        A server that is not there yet is waited for.
+
         Raises:
-            Exception: nats-py's own: the first connection failed, or the stream cannot be made.
+            Exception: nats-py's own: the server lets nobody in, or the stream cannot be made.
         """
         options = {"allow_reconnect": True, "max_reconnect_attempts": -1, "reconnect_time_wait": 1}
-        client = await connect(url, access, **options)
+        client = await _unless_stopped(connect(url, access, **options), stop, access.timeout_s)
+        if client is None:
+            return
         try:
             stream = client.jetstream(timeout=access.timeout_s)
             await ensure_stream(stream, self._settings)
@@ -173,6 +177,23 @@ class Consumer:
             except (Error, OSError, TimeoutError):
                 self.waiting.set(float("nan"))  # not known is not zero
             await asyncio.sleep(_LAG_EVERY_S)
+
+
+async def _unless_stopped(connecting: Coroutine[Any, Any, Any], stop: asyncio.Event, patience_s: float) -> Any:
+    """The connection; None where the end came first."""
+    connected, ended = asyncio.create_task(connecting), asyncio.create_task(stop.wait())
+    both = {connected, ended}
+    done, _ = await asyncio.wait(both, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+    if not done:
+        _log.warning("the queue does not answer yet: it is asked again every second")
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    if connected.done():
+        return connected.result()
+    while not connected.done():  # Python 3.11's wait_for may swallow one that comes with a refusal
+        connected.cancel()
+        await asyncio.wait({connected}, timeout=0.1)
+    return None
 
 
 async def _pause(stop: asyncio.Event, wait_s: float) -> None:

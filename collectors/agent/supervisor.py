@@ -38,6 +38,8 @@ def hosts_of(spec: str) -> Hosts:
     scheme, _colon, rest = spec.partition(":")
     if scheme == "scrape":
         return "one" if is_loopback(urlsplit(rest).hostname or "") else "many"
+    if scheme == "syslog":  # with TLS each sender has a name of its own
+        return "many" if "#" in rest else "one"
     return "one" if scheme in _LOCAL else "many"
 
 

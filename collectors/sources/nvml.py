@@ -71,10 +71,16 @@ def _value_of(nvml: Any, value: Any) -> float:
 
 
 def _throttle_reasons(nvml: Any, gpu: Any) -> float:
-    try:
-        return float(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
-    except nvml.NVMLError_FunctionNotFound:  # drivers before 535
-        return float(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))
+    return float(reasons_reader(nvml)(gpu))
+
+
+def reasons_reader(nvml: Any) -> Callable[[Any], int]:
+    """What tells why a GPU runs at its clock (the bits of nvml.h), by the name that the driver has for it."""
+    is_new = hasattr(nvml.nvmlLib, "nvmlDeviceGetCurrentClocksEventReasons")  # driver 535 and later
+    read: Callable[[Any], int] = (
+        nvml.nvmlDeviceGetCurrentClocksEventReasons if is_new else nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+    )
+    return read
 
 
 def _memory_ratio(nvml: Any, gpu: Any) -> float:
@@ -216,7 +222,7 @@ class NvmlCollector:
         state = position or {}
         self._sampled = Sampled(_ORIGIN, self._settings.rollup_interval_s, state)
         self._lost = set(state.get("lost", ()))
-        self._nvml = _library()
+        self._nvml = nvml_library()
         self._places = {}
         self._events = self._event_set()
         self._due = time.monotonic()
@@ -251,11 +257,7 @@ class NvmlCollector:
             SourceError: the driver no longer answers at all.
         """
         nvml, samples, events = self._nvml, [], []
-        try:
-            count = nvml.nvmlDeviceGetCount()
-        except nvml.NVMLError as error:
-            raise SourceError(f"the NVIDIA driver does not answer ({error}): see nvidia-smi") from error
-        for index in range(count):
+        for index in range(gpu_count(nvml)):
             try:
                 gpu = nvml.nvmlDeviceGetHandleByIndex(index)
                 device = self._place(gpu, index)
@@ -275,9 +277,7 @@ class NvmlCollector:
         """Where a GPU is, asked once for each handle."""
         address = ctypes.cast(gpu, ctypes.c_void_p).value or 0
         if address not in self._places:
-            pci = canonical_pci(_text(self._nvml.nvmlDeviceGetPciInfo(gpu).busId))
-            device = Device(type="gpu", pci=pci, index=index, uuid=_text(self._nvml.nvmlDeviceGetUUID(gpu)))
-            self._places[address] = (index, device)
+            self._places[address] = (index, gpu_device(self._nvml, gpu, index))
         return self._places[address][1]
 
     def _gpu_lost(self, index: int, now: datetime) -> Event:
@@ -334,7 +334,25 @@ class NvmlCollector:
         return with_id(with_kind_meaning(event), _ORIGIN)
 
 
-def _library() -> Any:
+def gpu_count(nvml: Any) -> int:
+    """How many GPUs there are, with those that are lost.
+
+    Raises:
+        SourceError: the driver does not answer at all.
+    """
+    try:
+        return int(nvml.nvmlDeviceGetCount())
+    except nvml.NVMLError as error:
+        raise SourceError(f"the NVIDIA driver does not answer ({error}): see nvidia-smi") from error
+
+
+def gpu_device(nvml: Any, gpu: Any, index: int) -> Device:
+    """Where a GPU is, and which one."""
+    pci = canonical_pci(_text(nvml.nvmlDeviceGetPciInfo(gpu).busId))
+    return Device(type="gpu", pci=pci, index=index, uuid=_text(nvml.nvmlDeviceGetUUID(gpu)))
+
+
+def nvml_library() -> Any:
     """The binding, with the library started.
 
     Raises:

@@ -6,7 +6,7 @@ link can do is the most that it was seen to do; InfiniBand at 1X is never meant.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -102,6 +102,13 @@ def read_ports(root: Path) -> list[Port]:
     return ports
 
 
+def read_counters(root: Path, names: Collection[str]) -> list[tuple[str, dict[str, float]]]:
+    """Every port, `mlx5_0/1`, with some of its counters: a look that costs a file each."""
+    files = {file: name for file, name in _FIELDS.items() if name in names}
+    ports = [port for device in _entries(root) for port in _entries(device / "ports") if port.name.isdecimal()]
+    return [(f"{port.parts[-3]}/{port.name}", _counters(str(port), files)) for port in ports[:MOST_PORTS]]
+
+
 def _port(device: str, port: str, pci: str | None, guid: str | None) -> Port:
     state, physical = _STATE.match(_text(f"{port}/state")), _STATE.match(_text(f"{port}/phys_state"))
     rate = _RATE.match(_text(f"{port}/rate"))
@@ -146,13 +153,13 @@ def _netdev(port: str) -> str | None:
     return name if _NETDEV.fullmatch(name) else None
 
 
-def _counters(port: str) -> dict[str, float]:
+def _counters(port: str, files: Mapping[str, str] = _FIELDS) -> dict[str, float]:
     found: dict[str, float] = {}
     try:
         folder = os.open(port, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return found
-    for file, name in _FIELDS.items():
+    for file, name in files.items():
         if (raw := _read(file, folder)).isdigit() and len(raw) <= _MOST_DIGITS:
             found[name] = float(raw)
     os.close(folder)

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.charts.layout import Cell
 from dashboard.text import words
 from wire.nodes import NodeHourJson, NodeScoresJson, OutageJson, ReasonJson, RollupJson
 
@@ -34,71 +33,6 @@ PANELS: tuple[tuple[str, dict[str, str], float], ...] = (
 )
 # Where a line that hugs its own range would make noise look like a fault.
 FROM_ZERO = {"GPUs that answered", "GPU use, %"}
-
-
-def node_map(cells: Sequence[Cell]) -> go.Figure:
-    """The cluster as a map: a cell for each node (or rack), coloured by state, marked where it is not well."""
-    order = list(words.STATES)
-    rows, columns = 1 + max(c.row for c in cells), 1 + max(c.column for c in cells)
-    z: list[list[int | None]] = [[None] * columns for _ in range(rows)]
-    hover = [[""] * columns for _ in range(rows)]
-    for cell in cells:
-        z[cell.row][cell.column] = order.index(cell.state) if cell.state in order else order.index("silent")
-        hover[cell.row][cell.column] = cell.hover
-    figure = go.Figure(
-        go.Heatmap(
-            z=z,
-            zmin=-0.5,
-            zmax=len(order) - 0.5,
-            colorscale=_steps([words.STATE_COLOURS[name] for name in order]),
-            showscale=False,
-            xgap=3,
-            ygap=3,
-            customdata=hover,
-            hovertemplate="%{customdata}<extra></extra>",
-            hoverongaps=False,
-        )
-    )
-    _mark(figure, cells)
-    ticks = {c.column: c.column_name for c in cells if c.column_name}
-    figure.update_xaxes(
-        tickvals=list(ticks),
-        ticktext=list(ticks.values()),
-        range=[-0.5, columns - 0.5],
-        showgrid=False,
-        zeroline=False,
-        side="top",
-        fixedrange=True,
-    )
-    figure.update_yaxes(visible=False, range=[rows - 0.5, -0.5], fixedrange=True)
-    top_px = 40 if ticks else 5
-    height_px = max(130, min(520, 34 * rows)) + top_px
-    figure.update_layout(height=height_px, margin={"l": 0, "r": 0, "t": top_px, "b": 0})
-    return figure
-
-
-def _mark(figure: go.Figure, cells: Sequence[Cell]) -> None:
-    """A sign on every cell that is not well, and the node's name behind each cell, for a click."""
-    figure.add_trace(
-        go.Scatter(
-            x=[c.column for c in cells],
-            y=[c.row for c in cells],
-            mode="markers+text",
-            text=[words.STATE_MARKS.get(c.state, "?") for c in cells],
-            textfont={"color": "white", "size": 14},
-            marker={"opacity": 0, "size": 22},
-            customdata=[[c.name, c.hover] for c in cells],
-            hovertemplate="%{customdata[1]}<extra></extra>",
-            unselected={"textfont": {"color": "white"}, "marker": {"opacity": 0}},
-            showlegend=False,
-        )
-    )
-
-
-def _steps(colours: Sequence[str]) -> list[tuple[float, str]]:
-    """A colour scale of equal steps."""
-    n = len(colours)
-    return [edge for i, colour in enumerate(colours) for edge in ((i / n, colour), ((i + 1) / n, colour))]
 
 
 def reasons(found: Sequence[ReasonJson]) -> go.Figure:

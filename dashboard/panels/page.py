@@ -68,7 +68,9 @@ def replayed(cluster: ClusterJson) -> bool:
 
 
 def as_of(cluster: ClusterJson) -> None:
-    """Which moment the page speaks of, and what hints do."""
+    """Which moment the page speaks of, and what hints do; above it that its data is old, where it is."""
+    if cluster.stale and cluster.nodes:
+        banner("error", words.blind(cluster))
     clock = " (the clock of the replayed cluster)" if replayed(cluster) else ""
     st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster.mode)}")
 

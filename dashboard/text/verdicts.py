@@ -74,10 +74,10 @@ def headline(verdict: VerdictJson, more: int = 0) -> tuple[str, str]:
     if verdict.cause_class == "unknown":
         text = f"Something is wrong and its cause is not known{_and(felt)} ({sure} that it is none known here)"
     elif verdict.cause_class in _CALM:
-        text = f"{name[:1].upper()}{name[1:]}: no machine is to blame{_and(felt)}; {sure}"
+        text = f"{name[:1].upper()}{name[1:]}: no machine is to blame{_and(felt)}; probability {sure}"
     else:
         whether = "is" if verdict.probability >= _SURE else "may be"
-        text = f"{name[:1].upper()}{name[1:]} {whether} the cause{_and(felt)}; {sure}"
+        text = f"{name[:1].upper()}{name[1:]} {whether} the cause{_and(felt) or ' of what is seen'}; probability {sure}"
     if more:
         text += f". {words.many(more, 'other verdict')} below"
     if verdict.cause_class in _CALM:

@@ -31,7 +31,7 @@ STATE_MEANINGS = {
     "out": "the scheduler has taken it out of service",
     "at_risk": "likely to fail within a day",
     "cordoned": "kept free of new work at our request",
-    "silent": "no word from it for 15 minutes while others report: not the same as well",
+    "silent": "no word from it for 15 minutes: not the same as well",
     "ok": "nothing known against it",
     "unknown": "it names itself; no scheduler, nodes.csv or operator does: it is not counted and never held",
 }
@@ -272,6 +272,16 @@ def _not_well(cluster: ClusterJson) -> dict[str, int]:
     found = {plain(state(name)): cluster.states.get(name, 0) for name in names if name != "ok"}
     found["in a state not known"] = cluster.nodes - sum(cluster.states.values())
     return {name: n for name, n in found.items() if n > 0}
+
+
+def blind(cluster: ClusterJson) -> str:
+    """That nobody knows how the nodes are, since when, and where to look first."""
+    if cluster.heard_until is None:
+        return "No node was ever heard of: how they are is not known. Start `foreshock sidecar` on the nodes."
+    return (
+        f"Nothing was heard of the nodes since {utc(cluster.heard_until)} ({ago(cluster.heard_until, cluster.now)}): "
+        "how they are now is not known. See the sidecars and the network to this server on the page Collection."
+    )
 
 
 def headline(cluster: ClusterJson) -> tuple[str, str]:

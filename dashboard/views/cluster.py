@@ -6,21 +6,17 @@ from datetime import timedelta
 
 import streamlit as st
 
-from dashboard.charts import charts
-from dashboard.charts.layout import MAX_CELLS, cells
-from dashboard.panels import frames
+from dashboard.panels import fabric_map, frames
 from dashboard.panels import page as panels
 from dashboard.panels import verdicts as verdict_panels
 from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
 from dashboard.text import words
-from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
 from wire.events import IncidentJson
 from wire.nodes import NodeJson
 
 ATTENTION = 6
-MAP = "node_map"
 NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
 RECENT = 300  # incidents read
 VERDICTS = 100  # of those that stand
@@ -32,21 +28,20 @@ _SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the pa
 
 def page(site: Site) -> None:
     """The whole page; everything on it moves."""
+    fabric_map.begin()
     _live(site)
 
 
 @st.fragment(run_every=panels.REFRESH_S)
 def _live(site: Site) -> None:
-    clicked = st.session_state.pop("clicked", None)
-    if clicked and site.node_page is not None:
-        st.switch_page(site.node_page, query_params={"node": clicked})
     with panels.troubles():
         cluster = site.client.cluster()
         standing = site.client.open_verdicts(VERDICTS)
         verdicts = [one for one in standing if one.since <= cluster.now + _SKEW]
         if (first := sayings.first_of(verdicts)) is not None:
             panels.banner(*sayings.headline(first, len(sayings.standing(verdicts)) - 1))
-        panels.banner(*words.headline(cluster))
+        if not cluster.stale:
+            panels.banner(*words.headline(cluster))
         panels.as_of(cluster)
         if not cluster.nodes:
             return
@@ -56,8 +51,7 @@ def _live(site: Site) -> None:
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
         left, right = st.columns([8, 5], gap="medium")
         with left:
-            if nodes:
-                _map(site, nodes, cluster)
+            _map(site, nodes, cluster)
             _incidents(incidents, ahead, cluster, sayings.by_incident(standing))
         with right:
             verdict_panels.cards(site, verdicts, cluster.now)
@@ -82,20 +76,21 @@ def _nodes(site: Site) -> list[NodeJson]:
 def _metrics(cluster: ClusterJson) -> None:
     states = cluster.states
     row = st.columns(6)
+    name, state = ("Not known", "silent") if cluster.stale else ("Well", "ok")
     row[0].metric(
-        f"Well, of {words.many(cluster.nodes, 'node')}", _counted(states, "ok"), border=True, height="stretch"
+        f"{name}, of {words.many(cluster.nodes, 'node')}", _counted(states, state), border=True, height="stretch"
     )
     row[1].metric(
         "Faulty",
         _counted(states, "faulty"),
-        help=vocabulary.STATE_MEANINGS["faulty"],
+        help=words.STATE_MEANINGS["faulty"],
         border=True,
         height="stretch",
     )
     row[2].metric(
         "At risk",
         _counted(states, "at_risk"),
-        help=vocabulary.STATE_MEANINGS["at_risk"],
+        help=words.STATE_MEANINGS["at_risk"],
         border=True,
         height="stretch",
     )
@@ -128,22 +123,9 @@ def _counted(states: Mapping[str, int], *names: str) -> str:
 
 
 def _map(site: Site, nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
-    nodes, unknown = [node for node in nodes if node.state != "unknown"], cluster.states.get("unknown", 0)
-    _inventory(cluster, unknown)
-    if not nodes:
-        return
-    st.subheader("Racks, by their worst node" if len(nodes) > MAX_CELLS else "Nodes by rack", anchor=False)
-    counted = {name: sum(1 for n in nodes if n.state == name) for name in vocabulary.STATES}
-    square = '<span style="color:{}">■</span> {:,} {}'
-    legend = [square.format(vocabulary.STATE_COLOURS[s], n, words.state(s)) for s, n in counted.items() if n]
-    strange = len(nodes) - sum(counted.values())
-    if strange:  # drawn in the colour of silence
-        legend.append(square.format(vocabulary.STATE_COLOURS["silent"], strange, "in a state not known"))
-    st.html(" &nbsp; ".join(legend))
-    st.plotly_chart(
-        charts.node_map(cells(nodes)), key=MAP, on_select=_choose, selection_mode="points", config=charts.CONFIG
-    )
-    st.caption("Point at a square for its risk; click it for the node's page.")
+    _inventory(cluster, cluster.states.get("unknown", 0))
+    st.subheader("Fabric", anchor=False)
+    fabric_map.show(site)
     _noted(site, nodes)
     if cluster.model is None:
         panels.empty("No node is scored yet: `foreshock train --db URL` fits the model from the outages known so far.")
@@ -170,12 +152,6 @@ def _inventory(cluster: ClusterJson, unknown: int) -> None:
             ":material/help: Nobody says which nodes there are: every node that speaks counts, and in the mode `act` "
             "each request waits for your approval. Set `inventory: {nodes: ...}`, or load nodes.csv."
         )
-
-
-def _choose() -> None:
-    """Note the node that was clicked. A callback sees the map as it was; the next run may draw another one."""
-    points = st.session_state[MAP]["selection"]["points"]
-    st.session_state["clicked"] = points[0]["customdata"][0] if points else None
 
 
 def _attention(site: Site, nodes: Sequence[NodeJson], incidents: Sequence[IncidentJson], cluster: ClusterJson) -> None:
@@ -209,7 +185,7 @@ def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson)
     ][:2]
     if node.state == "out":
         said.insert(0, "taken out of service by the scheduler; its page says since when and why")
-    return "; ".join(said) or vocabulary.STATE_MEANINGS.get(node.state, "its page says why")
+    return "; ".join(said) or words.STATE_MEANINGS.get(node.state, "its page says why")
 
 
 def _node_row(site: Site, node: NodeJson, reason: str) -> None:

@@ -43,6 +43,9 @@ _ACTIONS: dict[CauseClass, Action] = {
     "planned": "none",
     "unknown": "run_diagnostics",
 }
+# Of what is likelier something else nothing is taken out of service: it is looked at.
+LIKELY = 0.5
+_LOOK: dict[CauseClass, Action] = {**dict.fromkeys(("application", "job"), "restart_app"), "planned": "none"}
 # What is to be done in which order.
 _REMEDIES: dict[CauseClass, str] = {"optic": "; clean and reseat the module, then replace it, then its cable"}
 # What an operator calls a symptom: after a number, `3 of 8 ...`.
@@ -97,7 +100,7 @@ def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Ver
         name=suspect.place.name,
         probability=round(probability, 4),
         cause=_cause(suspect, lead),
-        action=_action(suspect, lead),
+        action=_action(suspect, lead) if probability >= LIKELY else _LOOK.get(suspect.kind, "run_diagnostics"),
         since=account.since or min(effect.first for effect in effects),
         reason=_reason(account, lead),
         device=_device(suspect, lead, scene),

@@ -1,19 +1,25 @@
 """A node that slows its job down: it stands out among the job's nodes while the job's steps take longer than before.
 
     note_slow(engine, now)
+    note_slow(engine, now, shifted_alone=True)      # the jobs alone whose nodes told of a shift: every few seconds
 
 Three things must be true. The job's step times have a change point (Pettitt's test) and are longer since. One GPU or
 adapter of the node stands far from the median of its job's others of the same model, eight nodes or more, on a robust
 scale (median absolute deviation). It lasts: its mean over the hour stands out too, not its newest value alone.
 What many nodes show at once is nobody's. When the job's steps or the node's values are usual again, that is told.
+
+A node whose sidecar tells that a measure left its own usual level (`measure_shift`, the source `rings`) is compared by
+that value at once: the last minute lasts long enough, and the step times since that moment are held against those
+before it (Mann and Whitney's test), which takes five steps where an unknown change point takes many.
 """
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from math import exp, log1p
 from statistics import median
 from typing import Any, TypeAlias
@@ -25,7 +31,7 @@ from diagnosis.incidents.intake import note_found
 from store.events.event_pages import event_of
 from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
-from store.records.telemetry import hour_of
+from store.records.telemetry import DROPPING, RISING, hour_of
 from store.runs.jobs import running_jobs
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
@@ -39,26 +45,19 @@ _FAR, _FAR_MEAN = 6.0, 3.0
 # No deviation is taken for less: the part of the median that healthy devices differ by, and the same of a logarithm.
 _LEAST_PART, _LEAST_LOG = 0.01, 0.35
 _LEAST_COUNT = 8
-# Of what drops when a device is slow, and of counters that rise, the gravest first.
-LOW = ("pcie_link_width", "pcie_link_gen", "sm_clock_mhz")
-RISING = (
-    "hw_thermal_slowdown_ns",
-    "power_brake_slowdown_ns",
-    "thermal_violation",
-    "pcie_replay",
-    "roce_retransmission",
-    "local_link_integrity",
-    "symbol_error",
-)
 # A loss in step time below this is no matter of a node.
 LEAST_LOSS = 0.03
 _SURE = 0.001
-_LEAST_STEPS, _MOST_STEPS, _PARTS = 20, 2_000, 120
+_LEAST_STEPS, _MOST_STEPS, _MOST_ROWS, _PARTS = 20, 2_000, 40_000, 120
 _REACH = timedelta(hours=6)
 # A roll-up that is older says nothing of now; what was told is cleared within so long.
 _FRESH = timedelta(minutes=90)
 _TOLD = timedelta(days=2)
 _MOST_OF_A_JOB = 3
+# Of a shift: the steps before it that are compared, and the fewest since.
+_BEFORE, _LEAST_SINCE = timedelta(minutes=30), 5
+_SHIFT, _USUAL = "measure_shift", "measure_usual"
+_SHIFTS_OF_NODE, _MOST_SHIFTS = 64, 100_000
 _EVENTS, _TELEMETRY = schema.events, schema.telemetry
 
 # Of each device and measure: min, max, mean, last, changes.
@@ -134,6 +133,35 @@ def step_loss(steps: Sequence[tuple[datetime, float]]) -> StepLoss | None:
     return StepLoss(parts[place][0], loss) if loss >= LEAST_LOSS else None
 
 
+def loss_since(steps: Sequence[tuple[datetime, float]], moment: datetime) -> StepLoss | None:
+    """The loss of a job's steps since a moment, against the half an hour before it; None where there is none."""
+    from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]  # a fifth of a server's start
+
+    before = [took for time, took in steps if moment - _BEFORE <= time < moment]
+    since = [took for time, took in steps if time >= moment]
+    if len(before) < _LEAST_STEPS or len(since) < _LEAST_SINCE:
+        return None
+    if mannwhitneyu(since, before, alternative="greater", method="asymptotic").pvalue > _SURE:
+        return None
+    usual = median(before)
+    loss = median(since) / usual - 1 if usual > 0 else 0.0
+    return StepLoss(moment, loss) if loss >= LEAST_LOSS else None
+
+
+Loss: TypeAlias = Callable[[Sequence[tuple[datetime, float]]], StepLoss | None]
+
+
+def job_loss(steps: Mapping[str, Sequence[tuple[datetime, float]]], judge: Loss = step_loss) -> StepLoss | None:
+    """What a job loses, by what its nodes tell of its steps: most of those that tell enough must say so.
+
+    All ranks of synchronous training have the same steps: one node that tells otherwise is outvoted where three tell,
+    and where two do, nothing is told. Often rank 0 alone tells; then its node has the word.
+    """
+    found = [judge(own) for own in steps.values() if len(own) >= _LEAST_STEPS]
+    losses = sorted((one for one in found if one is not None), key=lambda one: one.loss)
+    return losses[(len(losses) - 1) // 2] if 2 * len(losses) > len(found) else None
+
+
 def _in_parts(steps: Sequence[tuple[datetime, float]]) -> list[tuple[datetime, float]]:
     """At most so many medians: a change point costs the square."""
     size = -(-len(steps) // _PARTS)
@@ -154,7 +182,7 @@ def _pettitt(values: Sequence[float]) -> tuple[int, int]:
 def slow_devices(readings: Mapping[str, Sequence[DeviceReading]]) -> list[SlowDevice]:
     """The devices that stand out among a job's, one a node; none where too many nodes do. `readings` by measure."""
     found: dict[str, SlowDevice] = {}
-    for measure in (*LOW, *RISING):
+    for measure in (*DROPPING, *RISING):
         for one in _of_measure(measure, readings.get(measure, ())):
             known = found.get(one.reading.node)
             if known is None or (known.measure == measure and known.deviations < one.deviations):
@@ -166,7 +194,7 @@ def _of_measure(measure: str, readings: Sequence[DeviceReading]) -> list[SlowDev
     nodes = {one.node for one in readings}
     if len(nodes) < LEAST_NODES:
         return []
-    is_low = measure in LOW
+    is_low = measure in DROPPING
     devices = Counter(one.node for one in readings)
     shares = [Fraction(1, devices[one.node]) for one in readings]  # a node that tells of many devices has one voice
     last = _deviations([one.last for one in readings], shares, is_low)
@@ -199,40 +227,124 @@ def _deviations(values: Sequence[float], shares: Sequence[Fraction], is_low: boo
     return [sign * (value - middle) / spread if spread else 0.0 for value in scaled]
 
 
-def watch_nodes(connection: sa.Connection, now: datetime) -> list[Event]:
+def watch_nodes(connection: sa.Connection, now: datetime, *, shifted_alone: bool = False) -> list[Event]:
     """The nodes that slow a running job down as of a moment, and those that did and do no longer, as events."""
+    shifts = _shifts(connection, now)
+    if shifted_alone and not shifts:
+        return []
     found: list[Event] = []
     told = _told(connection, now)
+    looked_at: set[str] = set()
     standing: set[tuple[str, str]] = set()
     for _job, run, nodes in running_jobs(connection, now):
-        loss = step_loss(_steps(connection, run, now)) if len(nodes) >= LEAST_NODES else None
-        if loss is None:
+        if shifted_alone and shifts.keys().isdisjoint(nodes):
             continue
-        for group in _by_model(connection, nodes):
-            for one in slow_devices(_readings(connection, group, now)):
-                place = one.reading.node, run
-                standing.add(place)
-                if place not in told:
-                    found.append(one.event(run, loss, now))
-    return found + [_over(event, now) for place, event in told.items() if place not in standing]
+        looked_at.add(run)
+        for one, loss in _slow_of_job(connection, run, nodes, shifts, now):
+            place = one.reading.node, run
+            standing.add(place)
+            if place not in told:
+                found.append(one.event(run, loss, now))
+    over = [place for place in told if place not in standing and (place[1] in looked_at or not shifted_alone)]
+    return found + [_over(told[place], now) for place in over]
 
 
-def note_slow(engine: sa.Engine, now: datetime) -> int:
+def note_slow(engine: sa.Engine, now: datetime, *, shifted_alone: bool = False) -> int:
     """Store who slows a job down at a moment, and who does no longer; returns how much of it is new."""
-    return note_found(engine, lambda connection: watch_nodes(connection, now), now)
+    return note_found(engine, partial(watch_nodes, now=now, shifted_alone=shifted_alone), now)
 
 
-def _steps(connection: sa.Connection, run: str, now: datetime) -> list[tuple[datetime, float]]:
-    """The step times of a run, the newest ones, the oldest first."""
-    columns = _EVENTS.c
-    query = (
-        sa.select(columns.time, columns.attributes)
-        .where(columns.run == run, columns.kind == "iteration", columns.time > now - _REACH, columns.time <= now)
-        .order_by(columns.time.desc())
-        .limit(_MOST_STEPS)
+@dataclass(frozen=True, slots=True)
+class ShiftReading:
+    """A measure of a device that stands far from its own usual level, and since when."""
+
+    reading: DeviceReading
+    since: datetime
+
+
+# Of each node that told of shifts of late those that stand, by measure; none where all are over.
+_Shifts: TypeAlias = Mapping[str, Mapping[str, ShiftReading]]
+
+
+def _slow_of_job(
+    connection: sa.Connection, run: str, nodes: Sequence[str], shifts: _Shifts, now: datetime
+) -> Iterable[tuple[SlowDevice, StepLoss]]:
+    """The devices that slow one job down, and what it loses."""
+    if len(nodes) < LEAST_NODES:
+        return
+    steps = _steps(connection, run, nodes, now)
+    loss = job_loss(steps)
+    if loss is None and not any(shifts.get(node) for node in nodes):
+        return
+    for group in _by_model(connection, nodes):
+        readings = _with_shifts(_readings(connection, group, now), shifts)
+        for one in slow_devices(readings):
+            shifted = shifts.get(one.reading.node, {}).get(one.measure)
+            own = loss or (job_loss(steps, partial(loss_since, moment=shifted.since)) if shifted else None)
+            if own is not None:
+                yield one, own
+
+
+def _with_shifts(readings: Mapping[str, Sequence[DeviceReading]], shifts: _Shifts) -> dict[str, list[DeviceReading]]:
+    """The readings, with those that shifted in the place of the same devices' of the hour."""
+    found = {}
+    for measure, known in readings.items():
+        nodes = sorted({one.node for one in known})
+        own = [shifts[node][measure].reading for node in nodes if measure in shifts.get(node, {})]
+        places = {(one.node, one.device) for one in own}
+        found[measure] = [one for one in known if (one.node, one.device) not in places] + own
+    return found
+
+
+def _shifts(connection: sa.Connection, now: datetime) -> _Shifts:
+    """What nodes told of late of measures that left their usual level: of each the newest, as many as of any other."""
+    table = _EVENTS.c
+    place = sa.func.row_number().over(partition_by=table.node, order_by=table.time.desc()).label("place")
+    told = (
+        sa.select(table.node, table.kind, table.time, table.attributes, place)
+        .where(table.kind.in_((_SHIFT, _USUAL)), table.time > now - _FRESH, table.time <= now)
+        .where(table.node.is_not(None))
+        .subquery()
     )
-    taken = [(row.time, row.attributes.get("elapsed_ms")) for row in connection.execute(query)]
-    return [(time, float(took)) for time, took in reversed(taken) if isinstance(took, int | float) and took > 0]
+    query = sa.select(told).where(told.c.place <= _SHIFTS_OF_NODE).order_by(told.c.place).limit(_MOST_SHIFTS)
+    newest: dict[str, dict[tuple[str, str], Any]] = defaultdict(dict)
+    for row in connection.execute(query):
+        newest[row.node].setdefault((str(row.attributes.get("of")), str(row.attributes.get("measure"))), row)
+    return {node: _standing(node, rows) for node, rows in newest.items()}
+
+
+def _standing(node: str, rows: Mapping[tuple[str, str], Any]) -> dict[str, ShiftReading]:
+    found: dict[str, ShiftReading] = {}
+    for (device, measure), row in rows.items():
+        value, seconds = row.attributes.get("value"), row.attributes.get("seconds")
+        if row.kind == _SHIFT and type(value) in (int, float) and type(seconds) is int:
+            since = row.time - timedelta(seconds=min(abs(seconds), 3600))
+            found.setdefault(measure, ShiftReading(DeviceReading(node, device, value, value), since))
+    return found
+
+
+def _steps(
+    connection: sa.Connection, run: str, nodes: Sequence[str], now: datetime
+) -> dict[str, list[tuple[datetime, float]]]:
+    """The step times that each node of a job told, the oldest first: the newest ones, the same number of each node.
+
+    Others' word of the run is not heard, and no node takes another's room.
+    """
+    columns = _EVENTS.c
+    place = sa.func.row_number().over(partition_by=columns.node, order_by=columns.time.desc()).label("place")
+    told = (
+        sa.select(columns.node, columns.time, columns.attributes, place)
+        .where(columns.run == run, columns.kind == "iteration", columns.time > now - _REACH, columns.time <= now)
+        .where(is_one_of(connection, columns.node, nodes))
+        .subquery()
+    )
+    query = sa.select(told).where(told.c.place <= _MOST_STEPS).order_by(told.c.place).limit(_MOST_ROWS)
+    found: dict[str, list[tuple[datetime, float]]] = defaultdict(list)
+    for row in connection.execute(query):
+        took = row.attributes.get("elapsed_ms")
+        if isinstance(took, int | float) and took > 0:
+            found[row.node].append((row.time, float(took)))
+    return {node: steps[::-1] for node, steps in found.items()}
 
 
 def _by_model(connection: sa.Connection, nodes: Sequence[str]) -> list[list[str]]:
@@ -256,18 +368,19 @@ def _readings(connection: sa.Connection, nodes: Sequence[str], now: datetime) ->
     )
     found: dict[str, list[DeviceReading]] = defaultdict(list)
     seen: set[str] = set()
-    for row in connection.execute(query.execution_options(yield_per=500)):
-        if row.node in seen:
-            continue
-        try:
-            devices = _DEVICES.decode(row.devices)
-        except msgspec.MsgspecError:
-            continue
-        seen.add(row.node)
-        for device, measures in devices.items():
-            for name in (*LOW, *RISING):
-                if (one := _reading(row.node, device, name, measures.get(name))) is not None:
-                    found[name].append(one)
+    with connection.execute(query.execution_options(yield_per=500)) as rows:
+        for row in rows:
+            if row.node in seen:
+                continue
+            try:
+                devices = _DEVICES.decode(row.devices)
+            except msgspec.MsgspecError:
+                continue
+            seen.add(row.node)
+            for device, measures in devices.items():
+                for name in (*DROPPING, *RISING):
+                    if (one := _reading(row.node, device, name, measures.get(name))) is not None:
+                        found[name].append(one)
     return found
 
 
@@ -277,7 +390,7 @@ def _reading(node: str, device: str, measure: str, figures: _Figures | None) -> 
     low, high, mean, last, changes = figures
     if low is None or high is None or mean is None or last is None or changes is None:
         return None
-    if measure in LOW:
+    if measure in DROPPING:
         return DeviceReading(node, device, last, mean)
     # A counter that jumped once is an occasion; one that goes on rises again and again.
     rose = high - low

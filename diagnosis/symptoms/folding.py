@@ -21,7 +21,7 @@ from diagnosis.symptoms.event_place import SUBNET, names_of_others, place_of_eve
 from diagnosis.symptoms.gpu_names import NodeGpus, is_by_pci
 from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
-from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind
+from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind, in_order
 from store.records.event import SEVERITIES, Device, Event, Severity
 
 # Event ids and names of others that a symptom keeps.
@@ -52,11 +52,8 @@ class _Tally:
     events: list[tuple[datetime, str, Event]] = field(default_factory=list)
     moments: list[datetime] = field(default_factory=list)  # the newest, in order
     points_at: dict[str, None] = field(default_factory=dict)
-    made: Symptom | None = None  # of `made_of`, until another event comes
-    made_of: tuple[datetime, ...] = ()
 
     def add(self, event: Event, time: datetime) -> None:
-        self.made = None
         self.count += lines_of(event)
         self.first, self.last = min(self.first, time), max(self.last, time)
         if _BADNESS[event.severity] > _BADNESS[self.severity]:
@@ -73,7 +70,6 @@ class _Tally:
 
     def merge(self, other: "_Tally") -> None:
         """Take in what was told of the same under another name."""
-        self.made = None
         self.count += other.count
         self.first, self.last = min(self.first, other.first), max(self.last, other.last)
         self.severity = max(self.severity, other.severity, key=_BADNESS.__getitem__)
@@ -95,6 +91,9 @@ class SymptomFold:
         self.graph = graph
         self.clocks = NodeClocks()
         self._tallies: dict[SymptomKey, _Tally] = {}
+        self._made: dict[SymptomKey, Symptom] = {}  # of the tallies, but for those in `_stale`
+        self._stale: set[SymptomKey] = set()
+        self._at: dict[tuple[SymptomKind, Place], set[SymptomKey]] = {}  # whose cures these are
         self._cures: dict[tuple[SymptomKind, Place], list[datetime]] = {}
         self._notices = SwitchNotices(graph)
         self._ranks = StuckRanks()
@@ -137,15 +136,17 @@ class SymptomFold:
         if self._notices.take(event, time, place, meaning):
             return True
         for kind in meaning.cures:
-            keep_newest(self._cures.setdefault((kind, place), []), time)
+            self._cure(kind, place, time)
         if meaning.symptom is not None:
             run = event.run()
             key = (meaning.symptom, place, run)
             tally = self._tallies.get(key)
             if tally is None:
-                tally = self._tallies[key] = _Tally(event.node, run, time, time, event.severity)
+                tally = _Tally(event.node, run, time, time, event.severity)
+                self._hold(key, tally)
                 if place.kind == "gpu" and not is_by_pci(place):
                     self._by_index.setdefault(place, set()).add(key)
+            self._stale.add(key)
             tally.add(event, time)
             tally.doubt_s = max(tally.doubt_s, doubt_s)
         return True
@@ -153,16 +154,38 @@ class SymptomFold:
     def _rename(self, name: Place) -> None:
         """Put what was told of a GPU by its index or UUID beside what is told of it by its PCI address."""
         for key in self._by_index.pop(name, ()):
-            tally = self._tallies.pop(key, None)
+            tally = self._tallies.get(key)
             if tally is None:
                 continue
+            self._let_go(key)
             own = (key[0], self._gpus.of(name, tally.last), key[2])
-            known = self._tallies.setdefault(own, tally)
-            if known is not tally:
+            known = self._tallies.get(own)
+            if known is None:
+                self._hold(own, tally)
+            else:
                 known.merge(tally)
+                self._stale.add(own)
         for kind in SYMPTOM_KINDS:
             for moment in self._cures.pop((kind, name), ()):
-                keep_newest(self._cures.setdefault((kind, self._gpus.of(name, moment)), []), moment)
+                self._cure(kind, self._gpus.of(name, moment), moment)
+
+    def _hold(self, key: SymptomKey, tally: _Tally) -> None:
+        self._tallies[key] = tally
+        self._stale.add(key)
+        for healed in _healed_by(key):
+            self._at.setdefault(healed, set()).add(key)
+
+    def _let_go(self, key: SymptomKey) -> None:
+        del self._tallies[key]
+        self._stale.add(key)
+        for healed in _healed_by(key):
+            self._at[healed].discard(key)
+            if not self._at[healed]:
+                del self._at[healed]
+
+    def _cure(self, kind: SymptomKind, place: Place, time: datetime) -> None:
+        keep_newest(self._cures.setdefault((kind, place), []), time)
+        self._stale.update(self._at.get((kind, place), ()))
 
     def _placed(self, event: Event, meaning: EventMeaning) -> Event:
         """An error that names the rank whose GPU it is of, with that rank's node and GPU where the job tells them."""
@@ -176,10 +199,21 @@ class SymptomFold:
 
     def symptoms(self, now: datetime | None = None, clock: datetime | None = None) -> list[Symptom]:
         """Every symptom that began by `now`, the first first; `clock` is the time where reports may yet come."""
-        found = [self._symptom(key, tally) for key, tally in self._tallies.items() if now is None or tally.first <= now]
+        return in_order(self.as_known(now, clock))
+
+    def as_known(self, now: datetime | None = None, clock: datetime | None = None) -> list[Symptom]:
+        """The same in no order. One that nothing was told of since the last call is the same object as then."""
+        for key in self._stale:
+            tally = self._tallies.get(key)
+            if tally is None:
+                self._made.pop(key, None)
+            else:
+                self._made[key] = self._symptom(key, tally)
+        self._stale.clear()
+        found = [one for one in self._made.values() if now is None or (one.ever or one.first) <= now]
         found += self._notices.symptoms(now)
         found += [one for event in self._ranks.events(clock or now) for one in self._of_rank(event, now)]
-        return sorted(found, key=lambda one: (one.first, one.kind, one.place))
+        return found
 
     def _of_rank(self, event: Event, now: datetime | None) -> list[Symptom]:
         """What is found of a rank, said of whose word it is: one node's word of another's rank is a report."""
@@ -194,10 +228,11 @@ class SymptomFold:
         """Let go of what was last seen before a moment; returns how many symptoms went."""
         old = [key for key, tally in self._tallies.items() if tally.last < before]
         for key in old:
-            del self._tallies[key]
+            self._let_go(key)
         self._by_index = {name: left for name, keys in self._by_index.items() if (left := keys & self._tallies.keys())}
         for cured in [cured for cured, moments in self._cures.items() if moments[-1] < before]:
             del self._cures[cured]
+            self._stale.update(self._at.get(cured, ()))
         self._notices.forget(before)
         return len(old)
 
@@ -207,15 +242,12 @@ class SymptomFold:
         if kind == "guid_twice":
             # While two devices have one GUID, the manager never gets the subnet up.
             cures = sorted((*cures, *self._cures.get((kind, SUBNET), ())))
-        if tally.made is not None and tally.made_of == tuple(cures):
-            return tally.made
         cured = next((moment for moment in cures if moment >= tally.last), None)
         before = [moment for moment in cures if moment < tally.last]
         # A link that fails again after it came up fails anew.
         first = next((moment for moment in tally.moments if moment > before[-1]), tally.last) if before else tally.first
         head = tally.events[0][2]
-        tally.made_of = tuple(cures)
-        tally.made = Symptom(
+        return Symptom(
             kind=kind,
             place=place,
             node=tally.node,
@@ -234,13 +266,18 @@ class SymptomFold:
             ever=tally.first,
             uncertainty_s=tally.doubt_s,
         )
-        return tally.made
 
     def _shrink(self) -> None:
         """Forget the tenth that was last seen longest ago."""
         oldest = sorted(self._tallies, key=lambda key: self._tallies[key].last)
         for key in oldest[: MOST_SYMPTOMS // 10]:
-            del self._tallies[key]
+            self._let_go(key)
+
+
+def _healed_by(key: SymptomKey) -> Iterable[tuple[SymptomKind, Place]]:
+    """Whose cures are a symptom's: while two devices have one GUID, the manager never gets the subnet up."""
+    kind, place, _run = key
+    return {(kind, place), (kind, SUBNET)} if kind == "guid_twice" else ((kind, place),)
 
 
 def keep_newest(moments: list[datetime], time: datetime) -> None:

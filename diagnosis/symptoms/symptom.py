@@ -1,5 +1,6 @@
 """A symptom: what is seen of one meaning at one place, however many lines say so."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias, get_args
@@ -69,3 +70,8 @@ class Symptom:
     device: Device = field(default_factory=Device)
     relapses: int = 0
     ever: datetime | None = None
+
+
+def in_order(symptoms: Iterable[Symptom]) -> list[Symptom]:
+    """The first first."""
+    return sorted(symptoms, key=lambda one: (one.first, one.kind, one.place))

@@ -22,7 +22,7 @@ from diagnosis.causes.suspects import ReachIndex
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.clocks import read_clocks, read_heartbeats
 from diagnosis.symptoms.folding import SymptomFold
-from diagnosis.symptoms.symptom import Symptom
+from diagnosis.symptoms.symptom import Symptom, in_order
 from diagnosis.verdicts.comparison import LEAST_STANDING, CurrentLook, HeldVerdicts, compared
 from diagnosis.verdicts.ends import EndFinder
 from diagnosis.verdicts.neighbourhood import MOST_AROUND, Neighbourhood, of_releases
@@ -213,10 +213,14 @@ class VerdictEngine:
     def _compared(self, memory: _Memory, now: datetime) -> list[VerdictChange]:
         """Explain what is new with what lies around it, and find what that changes."""
         back = memory.around.back_since()
-        symptoms = [one for one in memory.fold.symptoms(clock=now) if not _is_before(one, back)]
+        symptoms = memory.fold.as_known(clock=now)
+        if back:
+            symptoms = [one for one in symptoms if not _is_before(one, back)]
         fresh = memory.near.update(symptoms)
         is_idle = memory.looked is None or now - memory.looked >= IDLE
         is_wide = len(symptoms) <= _FEW or (is_idle and len(symptoms) <= MOST_AROUND)
+        if is_wide or is_idle:
+            symptoms = in_order(symptoms)
         part = symptoms if is_wide else memory.near.around(fresh)
         ends = EndFinder(now, memory.near.of_event, back)
         explained = self._explained(memory, part, ends, now) if part else []

@@ -15,7 +15,7 @@ from diagnosis.causes.scene import SceneJob
 from diagnosis.causes.suspects import ReachIndex, Suspect
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
-from diagnosis.symptoms.symptom import Symptom, SymptomKind
+from diagnosis.symptoms.symptom import Symptom, SymptomKind, in_order
 from store.records.verdict import RELEASE_CLASSES
 
 # Symptoms that are weighed together: the nearest.
@@ -37,6 +37,7 @@ class Neighbourhood:
     def __init__(self, graph: DeviceGraph) -> None:
         self._graph = graph
         self._known: dict[SymptomName, Symptom] = {}
+        self._seen: dict[int, Symptom] = {}
         self._groups: dict[Group, dict[SymptomName, None]] = defaultdict(dict)
         self._of: dict[SymptomName, tuple[Group, ...]] = {}
         self._by_event: dict[str, SymptomName] = {}
@@ -53,22 +54,23 @@ class Neighbourhood:
     def update(self, symptoms: Sequence[Symptom]) -> list[SymptomName]:
         """Take the symptoms of now; returns those that are new or otherwise than before."""
         fresh: list[SymptomName] = []
-        now: dict[SymptomName, Symptom] = {}
-        for symptom in symptoms:
-            name: SymptomName = (symptom.kind, symptom.place, symptom.run, symptom.node)
-            now[name] = symptom
+        now = {id(symptom): symptom for symptom in symptoms}  # most are the same objects as before, and passed over
+        for symptom in in_order(symptom for key, symptom in now.items() if key not in self._seen):
+            name = _name_of(symptom)
             before = self._known.get(name)
-            if before is symptom:
-                continue
+            self._known[name] = symptom
             if before is None:
                 self._add(name, symptom)
             if before is None or _changed(before, symptom):
                 fresh.append(name)
             for event in symptom.events:
                 self._by_event[event] = name
-        for name in self._known.keys() - now.keys():
-            fresh += self._remove(name)
-        self._known = now
+        for symptom in in_order(symptom for key, symptom in self._seen.items() if key not in now):
+            name = _name_of(symptom)
+            if self._known.get(name) is symptom:
+                fresh += self._remove(name)
+                del self._known[name]
+        self._seen = now
         return fresh
 
     def around(self, fresh: Iterable[SymptomName]) -> list[Symptom]:
@@ -89,7 +91,7 @@ class Neighbourhood:
             if name[3] is not None:
                 near.update(self._groups.get(("node", name[3]), {}))
         found = [self._known[name] for name in list(near)[:MOST_AROUND] if name in self._known]
-        return sorted(found, key=lambda one: (one.first, one.kind, one.place))
+        return in_order(found)
 
     def of_event(self, event: str) -> Symptom | None:
         """The symptom that an event is one of."""
@@ -143,7 +145,7 @@ def of_releases(symptoms: Iterable[Symptom], reach: ReachIndex) -> list[Symptom]
             by_sign[sign].setdefault(node, symptom)
     found = [one for of in by_sign.values() if _stands_out(of, reach) for _, one in sorted(of.items())]
     every = -(-len(found) // MOST_AROUND) or 1
-    return sorted(found[::every], key=lambda one: (one.first, one.kind, one.place))
+    return in_order(found[::every])
 
 
 def _stands_out(nodes: Collection[str], reach: ReachIndex) -> bool:
@@ -161,6 +163,10 @@ def _stands_out(nodes: Collection[str], reach: ReachIndex) -> bool:
         if count >= _FEWEST and rest and share >= _MORE_OFTEN * others / rest:
             return True
     return False
+
+
+def _name_of(symptom: Symptom) -> SymptomName:
+    return symptom.kind, symptom.place, symptom.run, symptom.node
 
 
 def _changed(before: Symptom, now: Symptom) -> bool:

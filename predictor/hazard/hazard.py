@@ -17,7 +17,6 @@ the hazards add up, and one that failed by another class was at risk of this one
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import digamma  # type: ignore[import-untyped]
 
 from predictor.hazard.signs import SIGNS
 from predictor.history.arrays import Floats, Ints
@@ -81,6 +80,8 @@ class HazardEvidence:
 
 def _shares(prior: Floats, exposure: Floats, signs: Floats, failed: Floats) -> Floats:
     """How many of some failures each sign takes, (signs,): together as many as there were."""
+    from scipy.special import digamma  # type: ignore[import-untyped]
+
     shape = prior + failed.sum() / len(prior)
     taken: Floats = shape - prior
     for _ in range(_TURNS):

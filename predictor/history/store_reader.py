@@ -104,8 +104,8 @@ def read_device_telemetry(
     query = _query(connection, first_ms, last_ms, stride_h or stride_of(connection, first_ms, last_ms))
     if stride_h is not None:
         query = query.where(is_one_of(connection, schema.telemetry.c.node, fleet_index))
-    for part in connection.execute(query).partitions():
-        for node, time_ms, text in part:
+    with connection.execute(query) as rows:
+        for node, time_ms, text in rows:
             subject = fleet_index.get(node)
             if subject is not None:
                 gathered.take(subject, time_ms + HOUR_MS, text)
@@ -272,9 +272,10 @@ def read_precursors(
     time, ident = schema.events.c.time, schema.events.c.id
     log = PrecursorLog()
     query = precursor_query(connection, first).where(time < last).order_by(time, ident)
-    log.take(
-        connection.execute(query if only is None else query.where(is_one_of(connection, schema.events.c.node, only)))
-    )
+    if only is not None:
+        query = query.where(is_one_of(connection, schema.events.c.node, only))
+    with connection.execute(query) as rows:
+        log.take(rows)
     return log.precursors(fleet, *window_ms)
 
 
@@ -337,11 +338,12 @@ def read_rollups(
     if only is not None:
         query = query.where(is_one_of(connection, table.c.node, only))
     nodes, ends, cells = [_NOTHING], [_NOTHING], [np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)]
-    for part in connection.execute(query.execution_options(yield_per=_FETCH)).partitions():
-        reported, times, *columns = zip(*part, strict=True)
-        nodes.append(np.array([names.setdefault(name, len(names)) for name in reported], dtype=np.int64))
-        ends.append((np.array(times, dtype=np.int64) // HOUR_MS + 1) * HOUR_MS)
-        cells.append(np.array(columns, dtype=np.float32).T)
+    with connection.execute(query.execution_options(yield_per=_FETCH)) as rows:
+        for part in rows.partitions():
+            reported, times, *columns = zip(*part, strict=True)
+            nodes.append(np.array([names.setdefault(name, len(names)) for name in reported], dtype=np.int64))
+            ends.append((np.array(times, dtype=np.int64) // HOUR_MS + 1) * HOUR_MS)
+            cells.append(np.array(columns, dtype=np.float32).T)
     return Telemetry(np.concatenate(nodes), np.concatenate(ends), np.concatenate(cells), _NOTHING)
 
 

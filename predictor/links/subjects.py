@@ -162,8 +162,9 @@ def _known(connection: sa.Connection) -> tuple[Cabling, FleetArrays, int | None]
         reported = (
             event_rows(connection).where(schema.events.c.kind.in_(_KINDS), schema.events.c.time >= since).subquery().c
         )
-        for row in connection.execute(sa.select(reported[0], reported[7], reported[8]).distinct()):
-            cabling.link(*row)
+        with connection.execute(sa.select(reported[0], reported[7], reported[8]).distinct()) as rows:
+            for row in rows:
+                cabling.link(*row)
     return cabling, _fleet(connection, cabling), None if span is None else to_ms(span[0])
 
 
@@ -178,9 +179,10 @@ def _precursors(
         query = query.where(time >= from_ms(window_ms[0]))
     if window_ms[1] < FAR_FUTURE_MS:
         query = query.where(time < from_ms(window_ms[1]))
-    reported = ((cabling.link(row[0], row[7], row[8]), *row[1:]) for row in connection.execute(query))
     log = PrecursorLog()
-    log.take(row for row in reported if row[0] is not None)
+    with connection.execute(query) as rows:
+        reported = ((cabling.link(row[0], row[7], row[8]), *row[1:]) for row in rows)
+        log.take(row for row in reported if row[0] is not None)
     return log.precursors(fleet, *window_ms)
 
 

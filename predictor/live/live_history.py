@@ -201,9 +201,10 @@ class LiveHistory:
             begun = table.c.received >= from_ms(newest - OVERLAP_MS) if on_postgres else mark > newest
             # At once, and in no order: for a cursor in order of time PostgreSQL looks through all of the 28 days.
             query = query.where(begun).execution_options(yield_per=None)
-        for part in connection.execute(query).partitions(_PART):
-            self._log.take(part)
-            newest = max(newest or 0, *(row[-1] for row in part))
+        with connection.execute(query) as rows:
+            for part in rows.partitions(_PART):
+                self._log.take(part)
+                newest = max(newest or 0, *(row[-1] for row in part))
         self._mark = newest  # not before all are read: what a lost connection left out is asked for again
         if self._forgot_ms is None:
             self._forgot_ms = at_ms

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from math import floor, log10
 
 import numpy as np
-from scipy.stats import gamma  # type: ignore[import-untyped]
 
 from predictor.history.arrays import Floats, Ints
 from predictor.model.baselines import Baseline
@@ -121,6 +120,8 @@ def local_rates(rows: RateRows, baseline: Baseline, columns: Ints, prior: PriorR
 
 def _rates(rows: RateRows, group: Ints, named: tuple[Sequence[str], Floats], prior: PriorRate) -> tuple[GroupRate, ...]:
     """Each group's rate; neighbours whose order chance turned round share one. `named`: and how likelier before."""
+    from scipy.special import gammaincinv  # type: ignore[import-untyped]  # the quantile of a gamma distribution
+
     names, likelier = named
     overlap = max(float(rows.positive.sum()) / max(rows.outages, 1), 1.0)  # rows that speak of one outage
     came = np.bincount(group, rows.positive * rows.weight, len(names)) / overlap
@@ -135,7 +136,7 @@ def _rates(rows: RateRows, group: Ints, named: tuple[Sequence[str], Floats], pri
             blocks[-1] = [one + other for one, other in zip(blocks[-1], last, strict=True)]
     found: list[GroupRate] = []
     for shape, rate, members in blocks:
-        low, high = (min(float(gamma.ppf(share, shape)) / rate, 0.99) for share in _INTERVAL)
+        low, high = (min(float(gammaincinv(shape, share)) / rate, 0.99) for share in _INTERVAL)
         told = rounded(min(shape / rate, 0.99), low, high)
         found += [GroupRate(names[len(found) + at], told, low, high) for at in range(int(members))]
     return tuple(found)

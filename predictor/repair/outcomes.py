@@ -15,7 +15,6 @@ from itertools import zip_longest
 
 import orjson
 import sqlalchemy as sa
-from scipy.stats import binomtest  # type: ignore[import-untyped]
 
 from store.nodes.inventory import read_outages
 from store.nodes.repairs import repair_by_length, repair_told
@@ -80,6 +79,8 @@ def _repair(outage: Outage, end: datetime, swapped: Iterable[datetime], booted: 
 
 def _outcome(repair: str, told: list[tuple[bool, bool]]) -> RepairOutcome:
     """The count of one kind, with Wilson's interval."""
+    from scipy.stats import binomtest  # type: ignore[import-untyped]
+
     count, again = len(told), sum(one for one, _ in told)
     share = binomtest(again, count).proportion_ci(method="wilson")
     return RepairOutcome(repair, count, again, share.low, share.high, sum(not sure for _, sure in told))

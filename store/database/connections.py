@@ -107,7 +107,18 @@ def _open_postgres(url: sa.URL, pool: Mapping[str, int], statement_s: int = 0) -
     limits += " -c plan_cache_mode=force_custom_plan"
     settings = {"application_name": "foreshock", "options": limits, **_NETWORK}
     given = {name: value for name, value in settings.items() if name not in url.query}
-    return sa.create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=given, **pool)
+    engine = sa.create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=given, **pool)
+    sa.event.listen(engine, "handle_error", _close_cursor)
+    return engine
+
+
+def _close_cursor(context: sa.ExceptionContext) -> None:
+    # SQLAlchemy leaves the cursor of a lost connection open, and psycopg warns when that is collected. `context.cursor`
+    # is documented, but never set.
+    cursor = getattr(context.execution_context, "cursor", None)
+    if context.is_disconnect and cursor is not None:
+        with suppress(context.dialect.loaded_dbapi.Error):
+            cursor.close()
 
 
 def is_away(error: BaseException) -> bool:

@@ -64,11 +64,12 @@ def _read_cursor(connection: sa.Connection, table: sa.Table, span: TimeSpan | No
     columns = [sa.type_coerce(column, _plain(column.type)).label(column.name) for column in table.columns]
     kinds = pa.schema([(column.name, _raw_type(column.type)) for column in table.columns])
     query = _query(table, span, columns).execution_options(yield_per=FETCH_ROWS)
-    for rows in connection.execute(query).partitions():
-        yield pa.table(
-            [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds.types, strict=True)],
-            schema=kinds,
-        )
+    with connection.execute(query) as found:
+        for rows in found.partitions():
+            yield pa.table(
+                [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds.types, strict=True)],
+                schema=kinds,
+            )
 
 
 def _plain(kind: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:

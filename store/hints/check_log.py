@@ -120,14 +120,15 @@ def new_sayings(connection: sa.Connection, now: datetime) -> Iterator[tuple[list
     marked = connection.scalar(sa.select(schema.marks.c.number).where(schema.marks.c.name == _READ)) or 0
     for bounds, mark in _steps(connection, marked, now):
         part: list[Saying] = []
-        for row in connection.execute(_spoken(now).where(*bounds).execution_options(yield_per=_CHUNK)):
-            part += [
-                Saying(row.source, name, row.node, row.first, row.last)
-                for name in names_of(row.source, row.kind, row.code, row.named)
-            ]
-            if len(part) >= _CHUNK:
-                yield part, None
-                part = []
+        with connection.execute(_spoken(now).where(*bounds).execution_options(yield_per=_CHUNK)) as rows:
+            for row in rows:
+                part += [
+                    Saying(row.source, name, row.node, row.first, row.last)
+                    for name in names_of(row.source, row.kind, row.code, row.named)
+                ]
+                if len(part) >= _CHUNK:
+                    yield part, None
+                    part = []
         yield part, mark
 
 

@@ -103,18 +103,19 @@ def _of_rollups(connection: sa.Connection, since: datetime, until: datetime) -> 
     text = sa.cast(table.devices, sa.Text)
     query = sa.select(table.node, table.time, text.label("devices")).where(table.time >= since, table.time < until)
     query = query.where(text.like("%nvlink\\_%\\_l%", escape="\\")).order_by(table.time)
-    for row in connection.execute(query.execution_options(yield_per=1000)):
-        try:
-            devices = _DEVICES.decode(row.devices)
-        except msgspec.MsgspecError:
-            continue
-        for device, measures in devices.items():
-            last = ((name, figures[3]) for name, figures in measures.items())
-            counters = _by_link((name, value) for name, value in last if value is not None)
-            kind, _, number = device.partition(":")
-            if counters and kind == "gpu" and number.isdecimal():
-                links = len({link for _, link in counters})
-                yield LinkReading(row.node, Device("gpu", index=int(number)), row.time, "dcgm", links, counters)
+    with connection.execute(query.execution_options(yield_per=1000)) as rows:
+        for row in rows:
+            try:
+                devices = _DEVICES.decode(row.devices)
+            except msgspec.MsgspecError:
+                continue
+            for device, measures in devices.items():
+                last = ((name, figures[3]) for name, figures in measures.items())
+                counters = _by_link((name, value) for name, value in last if value is not None)
+                kind, _, number = device.partition(":")
+                if counters and kind == "gpu" and number.isdecimal():
+                    links = len({link for _, link in counters})
+                    yield LinkReading(row.node, Device("gpu", index=int(number)), row.time, "dcgm", links, counters)
 
 
 def _of_events(connection: sa.Connection, since: datetime, until: datetime) -> Iterator[LinkReading]:

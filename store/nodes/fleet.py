@@ -38,7 +38,7 @@ _SHOWN = ("node", "rack", "leaf", "gpu_model", "gpus", "driver", "last_seen")
 
 @dataclass(frozen=True, slots=True)
 class FleetQuery:
-    """What the present is: `scored` is each horizon's newest scoring, `silent_before` None where nobody reports."""
+    """What the present is: `scored` is each horizon's newest scoring; `silent_before` None: none is silent."""
 
     now: datetime
     faulty_since: datetime

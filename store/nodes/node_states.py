@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -197,13 +197,23 @@ def out_of_service(connection: sa.Connection, now: datetime) -> set[str]:
     return set(connection.scalars(sa.select(nodes.node).where(over)))
 
 
-def last_reports(connection: sa.Connection, at: datetime, window: timedelta) -> datetime | None:
-    """When any node that counts was last heard of within a window before a moment; None: nobody reports."""
-    column = schema.nodes.c.last_seen
-    query = sa.select(sa.func.max(column, type_=schema.UtcTime())).where(column > at - window, column <= at)
-    query = query.where(is_counted(schema.nodes.c.node))
-    newest: datetime | None = connection.scalar(query)
-    return newest
+# The moment until which nodes were heard of is the word of so many of them: one whose clock runs ahead, or that lies,
+# does not make a cluster look heard of.
+_MOST_WITNESSES, _NODES_A_WITNESS = 3, 4
+
+
+def heard_until(connection: sa.Connection, at: datetime) -> datetime | None:
+    """Until when nodes that count were heard of, before a moment; None: none ever was.
+
+    It is the newest moment that three of them have reached, of a small cluster one in four.
+    """
+    nodes = schema.nodes.c
+    counted = is_counted(nodes.node)
+    total = connection.scalar(sa.select(sa.func.count()).select_from(schema.nodes).where(counted)) or 0
+    witnesses = max(1, min(_MOST_WITNESSES, total // _NODES_A_WITNESS))
+    query = sa.select(nodes.last_seen).where(counted, nodes.last_seen.is_not(None))
+    newest = connection.scalars(query.order_by(nodes.last_seen.desc()).limit(witnesses)).all()
+    return min(newest[-1], at) if len(newest) == witnesses else None
 
 
 def _of(query: sa.Select[Any], column: sa.ColumnElement[Any], node: str | None) -> sa.Select[Any]:

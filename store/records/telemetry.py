@@ -55,6 +55,18 @@ COUNTER_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "thermal_violation": ("thermal_violation", "warning", "hardware"),
 }
 
+# What drops when a device is slow, and the counters that rise then, the gravest first.
+DROPPING = ("pcie_link_width", "pcie_link_gen", "sm_clock_mhz")
+RISING = (
+    "hw_thermal_slowdown_ns",
+    "power_brake_slowdown_ns",
+    "thermal_violation",
+    "pcie_replay",
+    "roce_retransmission",
+    "local_link_integrity",
+    "symbol_error",
+)
+
 
 def rise_in_words(counter: str, count: float) -> str:
     """What a counter that rose says to a person. DCGM counts throttling by heat in nanoseconds."""

@@ -95,9 +95,9 @@ def stored_lines(
     ).where(table.c.run == run, table.c.source.in_(sources), table.c.kind.in_(kinds))
     if since is not None:
         query = query.where(table.c.time >= since)
-    for row in connection.execute(query.execution_options(yield_per=_FETCH)):
-        source, received, kind, time, attributes, file, number, name = row
-        yield source, (received - _EPOCH) // _US, (kind, (time - _EPOCH) // _US, attributes, file, number, name)
+    with connection.execute(query.execution_options(yield_per=_FETCH)) as rows:
+        for source, received, kind, time, attributes, file, number, name in rows:
+            yield source, (received - _EPOCH) // _US, (kind, (time - _EPOCH) // _US, attributes, file, number, name)
 
 
 def _copied(

@@ -108,7 +108,7 @@ def test_a_database_that_stands_still_makes_nobody_wait_for_ever(client: TestCli
     metrics = client.app.state.foreshock.metrics  # type: ignore[attr-defined]
     assert metrics.shed.labels("writes")._value.get() >= 2
     assert metrics.shed.labels("reads")._value.get() >= 1
-    assert metrics.in_flight.labels("write")._value.get() == 0
+    wait_for("what was late has ended", lambda: metrics.in_flight.labels("write")._value.get() == 0)
 
 
 def test_a_killed_session_costs_a_try_and_no_event(client: TestClient, server: Postgres) -> None:

@@ -22,7 +22,7 @@ from .conftest import NOW, QUIET, Clock
 READS = (
     *("events", "events?node=n1&kind=xid&since=2025-01-01&until=2026-01-01", "incidents", "incidents?since=2025-01-01"),
     *("nodes", "nodes?sort=node&state=faulty", "nodes/n1", "scores", "runs", "hints", "hints?state=open&node=n1"),
-    *("audit", "audit?hint=x", "topology", "cluster", "advice/spares"),
+    *("audit", "audit?hint=x", "topology", "map", "cluster", "advice/spares"),
 )
 
 

@@ -48,7 +48,7 @@ def test_an_outage_is_closed_by_a_later_record(client: TestClient, engine: sa.En
     client.post("/api/v1/outages", json=[OUTAGE])
     assert client.get("/api/v1/nodes/n1").json()["state"] == "out"
     client.post("/api/v1/outages", json=[OUTAGE | {"end": "2025-03-01T06:00:00Z"}])
-    assert client.get("/api/v1/nodes/n1").json()["state"] == "ok"
+    assert client.get("/api/v1/nodes/n1").json()["state"] == "silent", "no longer out; it said nothing of itself yet"
     with engine.connect() as connection:
         (outage,) = read_outages(connection)
     assert (outage.planned, outage.end is None) == (False, False)

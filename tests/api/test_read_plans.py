@@ -111,6 +111,7 @@ def since(**back: float) -> str:
         ("cluster", {"time"}, 3),
         ("nodes?limit=100", set(), 0),
         ("topology", set(), 0),
+        ("map", set(), 0),
         ("runs", set(), 0),
     ],
 )

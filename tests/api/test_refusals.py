@@ -20,7 +20,7 @@ from .conftest import NOW, Clock
 
 READS = (
     *("events", "incidents", "cluster", "nodes", "nodes/n1", "scores", "runs", "runs/r1/goodput", "hints", "audit"),
-    *("topology", "advice/checkpoint", "advice/spares"),
+    *("topology", "map", "advice/checkpoint", "advice/spares"),
 )
 ALERT = {"labels": {"alertname": "A", "node": "n1"}, "startsAt": "2025-03-01T11:00:00Z", "fingerprint": "f"}
 

@@ -92,10 +92,3 @@ def test_a_broken_request_says_so_as_otlp_does(client: TestClient) -> None:
     assert answer["rejectedSpans"] == "1"
     assert "fetch it again whole" in answer["errorMessage"]
     assert len(client.get("/api/v1/events").json()["items"]) == 8
-
-
-def test_protobuf_is_refused_with_the_remedy(client: TestClient) -> None:
-    """Most exporters' default."""
-    answer = client.post("/api/v1/traces", content=b"\n\x00", headers={"Content-Type": "application/x-protobuf"})
-    assert answer.status_code == 415
-    assert "encoding: json" in answer.json()["detail"]

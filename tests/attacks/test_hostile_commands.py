@@ -53,6 +53,7 @@ RUNS = (
     "advise checkpoint --run EVIL --db DB", "advise spares --db DB", "what-if --run EVIL --db DB",
     "models list --db DB", "models show EVIL --db DB", "db status --db DB", "db status --db sqlite:///EVIL/x",
     "links --db DB", "score --db DB", "doctor --db DB", "formats", "audit verify --db DB", "token list --db DB",
+    "deploy write EVIL FOLDER/units",
     "policy check FOLDER/EVIL", "rules check FOLDER/EVIL", "parse kernel FOLDER/EVIL", "parse EVIL FOLDER/kern.log",
     "parse kernel FOLDER/kern.log", "parse auto FOLDER/kern.log", "ingest FOLDER/EVIL --db DB",
     "health EVIL --server http://127.0.0.1:9 --timeout 1", "links --EVIL", "EVIL", "backtest --EVIL",

@@ -103,13 +103,15 @@ def client(queue: Nats) -> Iterator[NatsTransport]:
     transport.close()
 
 
-def start_consumer(queue: Nats, database: sa.Engine, *arguments: str) -> subprocess.Popen[bytes]:
+def start_consumer(
+    queue: Nats, database: sa.Engine, *arguments: str, stdout: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
     """`foreshock consume`."""
     url = database.url.render_as_string(hide_password=False)
     program = str(Path(sys.executable).parent / "foreshock")
     command = [program, "consume", "--nats", queue.url, "--db", url, "--ack-wait-s", "3", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FORESHOCK_")}
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, env=environment)
 
 
 @contextmanager
@@ -228,3 +230,24 @@ def parked(queue: Nats) -> list[dict[str, Any]]:
 
     found: list[dict[str, Any]] = nats_run(queue, read)
     return found
+
+
+@pytest.mark.integration
+def test_a_consumer_that_waits_for_its_queue_ends_when_told_and_begins_when_it_comes(
+    tmp_path: Path, engine: sa.Engine
+) -> None:
+    """A unit may start before NATS does, and is stopped while it waits: at once, and well."""
+    queue = Nats(tmp_path)
+    for comes in (False, True):
+        process = start_consumer(queue, engine, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert b"Consuming" in process.stdout.readline()  # from here on it can be told to end
+        if comes:
+            queue.start()
+            client = NatsTransport(queue.url, ServerAccess(timeout_s=patience(5)))
+            await_stream(client)
+            client.close()
+        stop(process, signal.SIGTERM)
+        process.stdout.close()
+        assert process.returncode == 0
+    queue.end()

@@ -1,4 +1,4 @@
-"""The real binding on a stand-in for the driver's library, built here: see fake_nvml.c."""
+"""The real binding on a stand-in for the driver's library, built here: see fake_nvml.c. Sources `nvml` and `rings`."""
 
 import ctypes
 import shutil
@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real.programs import missing
+from rdma_tree import RdmaTree
+from real.nvml import nvml_library
 
 from collectors.collector import CollectorTurn, SourceError, SourceSettings
 from collectors.sources.nvml import NvmlCollector
+from collectors.sources.rings import RingsCollector
 from store.records.event import Event
 
 pynvml = pytest.importorskip("pynvml", reason="pip install 'foreshock[nvml]'")
@@ -59,14 +61,7 @@ class Script:
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stand-in, compiled. Loaded under the driver's name, it is what the binding finds."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        missing("gcc is not installed: apt-get install gcc libc6-dev")
-    path = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    source = Path(__file__).with_name("fake_nvml.c")
-    command = [str(compiler), "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run([*command, "-o", str(path), str(source)], check=True)
-    return path
+    return nvml_library(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
@@ -231,3 +226,101 @@ def test_nvml_takes_no_address() -> None:
     """It reads this node's GPUs."""
     with pytest.raises(SourceError, match="no address"):
         NvmlCollector("gpu-1", SourceSettings("n1"))
+
+
+class Seconds:
+    """Rings of two GPUs and one port, whose seconds pass at once."""
+
+    def __init__(self, script: Script, tree: RdmaTree) -> None:
+        self.script, self.tree, self.retransmitted = script, tree, 0
+        self.collector = RingsCollector(str(tree.root), SourceSettings("n1", interval_s=1e-6, rollup_interval_s=0.0))
+        self.collector.open(None)
+
+    def gpu(self, clock: int = 1980, reasons: int = 0, width: int = 16) -> None:
+        """What GPU 1 shows; GPU 0 is well."""
+        one = "{0}.power_mw 500000\n{0}.sm_clock {1}\n{0}.throttle {2}\n{0}.pcie_gen 5\n{0}.pcie_width {3}\n"
+        self.script.say("count 2\n" + one.format(0, 1980, 0, 16) + one.format(1, clock, reasons, width))
+
+    def windows(self, count: int, retransmits: int = 0) -> list[CollectorTurn]:
+        """So many windows."""
+        found: list[CollectorTurn] = []
+        while len(found) < count:
+            self.retransmitted += retransmits
+            self.tree.count("mlx5_0", 1, roce_adp_retrans=self.retransmitted)
+            while not (turn := self.collector.collect(5.0)).position:
+                pass
+            found.append(turn)
+        return found
+
+
+@pytest.fixture
+def seconds(script: Script, tmp_path: Path) -> Iterator[Seconds]:
+    """After ten minutes in which all was well."""
+    tree = RdmaTree(tmp_path)
+    tree.add("mlx5_0", "0000:10:00.0")
+    one = Seconds(script, tree)
+    one.gpu()
+    assert [turn.events for turn in one.windows(10)] == [()] * 10
+    yield one
+    one.collector.close()
+
+
+def told(turns: list[CollectorTurn]) -> list[tuple[str, object, object, int | None]]:
+    """Kind, device, measure and GPU of every event."""
+    events = [event for turn in turns for event in turn.events]
+    return [(event.kind, event.attributes["of"], event.attributes["measure"], event.device.index) for event in events]
+
+
+def test_a_gpu_that_is_slowed_down_by_heat_has_shifted_within_45_seconds(seconds: Seconds) -> None:
+    """Its clock, and the time that the hardware held it back; then it is well again."""
+    seconds.gpu(clock=1155, reasons=0x40 | 0x8)
+    turns = seconds.windows(3)
+    assert [len(turn.events) for turn in turns] == [0, 0, 2]
+    assert sorted(told(turns)) == [
+        ("measure_shift", "gpu:1", "hw_thermal_slowdown_ns", 1),
+        ("measure_shift", "gpu:1", "sm_clock_mhz", 1),
+    ]
+    clock = next(one for one in turns[-1].events if one.attributes["measure"] == "sm_clock_mhz")
+    assert (clock.attributes["value"], clock.attributes["usual"], clock.severity) == (1155, 1980, "info")
+    assert (clock.node, clock.device.uuid) == ("n1", "GPU-1")
+    seconds.gpu()
+    assert {kind for kind, *_ in told(seconds.windows(4))} == {"measure_usual"}
+
+
+def test_an_idle_gpu_at_a_low_clock_and_a_slow_link_is_no_shift(seconds: Seconds) -> None:
+    """It saves power: bit 0x1 of its reasons."""
+    seconds.gpu(clock=345, reasons=0x1, width=4)
+    assert told(seconds.windows(8)) == []
+
+
+def test_a_link_of_fewer_lanes_and_an_adapter_that_sends_again_are_told(seconds: Seconds) -> None:
+    """Both are read once a window."""
+    seconds.gpu(width=8)
+    assert told(seconds.windows(4, retransmits=5_000)) == [
+        ("measure_shift", "gpu:1", "pcie_link_width", 1),
+        ("measure_shift", "nic:mlx5_0/1", "roce_retransmission", None),
+    ]
+
+
+def test_the_windows_go_into_the_node_s_hours(seconds: Seconds) -> None:
+    """Minimum and maximum are of windows: what lasted. Peers are compared by them."""
+    seconds.gpu(clock=1500)
+    [rollup, *_] = seconds.windows(1)[-1].rollups
+    assert rollup.devices is not None
+    low, high, _mean, last, _changes = rollup.devices["gpu:1"]["sm_clock_mhz"]
+    assert (low, high, last) == (1500, 1980, 1500)
+    assert rollup.devices["gpu:0"]["hw_thermal_slowdown_ns"] == (0, 0, 0, 0, 0)
+    assert "roce_retransmission" in rollup.devices["nic:mlx5_0/1"]
+
+
+def test_a_gpu_that_is_lost_takes_no_other_s_seconds(seconds: Seconds) -> None:
+    """Other sources tell that it is gone."""
+    seconds.script.say("count 2\n1.lost 1\n0.power_mw 500000\n0.sm_clock 990\n0.throttle 0\n")
+    assert told(seconds.windows(4)) == [("measure_shift", "gpu:0", "sm_clock_mhz", 0)]
+
+
+def test_a_node_with_neither_gpus_nor_ports_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy is named."""
+    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
+    with pytest.raises(SourceError, match="leave the source rings out"):
+        RingsCollector(str(tmp_path / "none"), SourceSettings("n1")).open(None)

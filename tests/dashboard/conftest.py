@@ -60,6 +60,23 @@ def node(name: str, state: str, score: float | None) -> dict[str, Any]:
     }
 
 
+MAP = {
+    "since": None,
+    "rows": None,
+    "blocks_by": "leaf",
+    "blocks": ["leaf-1"],
+    "spines": ["spine-1"],
+    "states": ["ok", "at_risk", "faulty"],
+    "runs": ["llm-70b"],
+    "node": ["gpu-001", "gpu-017", "gpu-023"],
+    "block": [0, 0, 0],
+    "state": [0, 2, 1],
+    "risk": [0.004, None, 0.31],
+    "temperature_c": [61, None, 70],
+    "link_errors": [0, 3, 0],
+    "run": [0, None, 0],
+    "links": [],
+}
 NODES = [node("gpu-017", "faulty", 0.83), node("gpu-023", "at_risk", 0.31), node("gpu-001", "ok", 0.004)]
 INCIDENT = {
     "id": "i1",
@@ -383,6 +400,7 @@ def api() -> Iterator[CannedApi]:
             "cluster": CLUSTER,
             "whoami": WHO,
             "nodes": listed(*NODES),
+            "map": MAP,
             "nodes/gpu-017": DETAIL,
             "events": listed(EVENT),
             "incidents": listed(INCIDENT),

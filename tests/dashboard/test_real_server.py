@@ -198,7 +198,7 @@ def test_a_browser_shows_the_cluster_and_follows_a_click_to_the_node(server: str
     place = DashboardAddress(server, port=free_port(), token_file=token)
     with running(place) as child, opened(place.url) as page:
         page.wait_for(["1 node faulty", "Newest incidents", "served by"], 60)
-        assert page.evaluate("document.querySelectorAll('.js-plotly-plot').length") == 1
+        assert page.evaluate("document.querySelectorAll('iframe[title*=fabric_map]').length") == 1
         assert page.evaluate("document.querySelectorAll('img[src*=\"x.png\"]').length") == 0
         asked = page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)")
         assert [address for address in asked if not address.startswith((place.url, "data:", "blob:"))] == []

@@ -23,22 +23,30 @@ def verdict(**facts: Any) -> VerdictJson:
 @pytest.mark.parametrize(
     ("facts", "level", "text"),
     [
-        ({}, "error", "Switch leaf004 is the cause: 64 nodes of 2 jobs suffer; 93 %."),
-        ({"name": "Switch 4"}, "error", "Switch 4 is the cause: 64 nodes of 2 jobs suffer; 93 %."),
+        ({}, "error", "Switch leaf004 is the cause: 64 nodes of 2 jobs suffer; probability 93 %."),
+        ({"name": "Switch 4"}, "error", "Switch 4 is the cause: 64 nodes of 2 jobs suffer; probability 93 %."),
         (
             {"class": "gpu", "name": "n1/0000:0f:00.0", "node": "n1", "nodes": ["n1"], "jobs": ["a"]},
             "error",
-            "GPU 0000:0f:00.0 of n1 is the cause: 1 job suffers; 93 %.",
+            "GPU 0000:0f:00.0 of n1 is the cause: 1 job suffers; probability 93 %.",
         ),
-        ({"nodes": ["n1"], "jobs": []}, "error", "Switch leaf004 is the cause: 1 node suffers; 93 %."),
-        ({"probability": 0.3}, "warning", "Switch leaf004 may be the cause: 64 nodes of 2 jobs suffer; 30 %."),
-        ({"nodes": [], "jobs": []}, "error", "Switch leaf004 is the cause; 93 %."),
+        ({"nodes": ["n1"], "jobs": []}, "error", "Switch leaf004 is the cause: 1 node suffers; probability 93 %."),
+        (
+            {"probability": 0.3},
+            "warning",
+            "Switch leaf004 may be the cause: 64 nodes of 2 jobs suffer; probability 30 %.",
+        ),
+        ({"nodes": [], "jobs": []}, "error", "Switch leaf004 is the cause of what is seen; probability 93 %."),
         (
             {"class": "application", "name": "llm-7b", "nodes": []},
             "info",
-            "Program llm-7b: no machine is to blame: 2 jobs suffer; 93 %.",
+            "Program llm-7b: no machine is to blame: 2 jobs suffer; probability 93 %.",
         ),
-        ({"class": "power", "name": "r12"}, "error", "Power of r12 is the cause: 64 nodes of 2 jobs suffer; 93 %."),
+        (
+            {"class": "power", "name": "r12"},
+            "error",
+            "Power of r12 is the cause: 64 nodes of 2 jobs suffer; probability 93 %.",
+        ),
         (
             {"class": "unknown", "name": "unknown"},
             "warning",

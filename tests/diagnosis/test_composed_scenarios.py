@@ -7,7 +7,8 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,19 @@ SEEDS = (3, 8)
 TRIED = ("gpu_off_the_bus", "host_link", "leaf", "rack_power", "storage", "missing_rank", "illegal_access")
 # An archive without ...
 PARTS = ("topology", "kernel", "fabric", "jobs")
+Plain = Callable[[str, int], list[Answer]]
 
 
 @pytest.fixture(scope="module")
 def examiner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examiner]:
     """One that reads each site's topology once."""
     yield Examiner(tmp_path_factory.mktemp("scenarios"))
+
+
+@pytest.fixture(scope="module")
+def plain(examiner: Examiner) -> Plain:
+    """The answers to a scenario as it is, by kind and seed: it is asked once, and compared with in five tests."""
+    return cache(lambda kind, seed: examiner.ask(compose(kind, seed, SIZE)))
 
 
 def first_of(answers: list[Answer]) -> tuple[str, str]:
@@ -36,20 +44,19 @@ def first_of(answers: list[Answer]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_broke_stands_in_the_first_place(examiner: Examiner, kind: str, seed: int) -> None:
+def test_what_broke_stands_in_the_first_place(plain: Plain, kind: str, seed: int) -> None:
     """Of a program's own error and of planned work no part of the machine is accused."""
-    scenario = compose(kind, seed, SIZE)
-    answers = examiner.ask(scenario)
-    outcome = judge(scenario, answers)
+    answers = plain(kind, seed)
+    outcome = judge(compose(kind, seed, SIZE), answers)
     assert not outcome.accused
     assert outcome.rank == 1, [(answer["class"], answer["name"], answer["probability"]) for answer in answers[:4]]
 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", TRIED)
-def test_what_does_not_matter_changes_nothing(examiner: Examiner, kind: str, change: str) -> None:
+def test_what_does_not_matter_changes_nothing(examiner: Examiner, plain: Plain, kind: str, change: str) -> None:
     """Lines twice, ten cured flaps elsewhere, a rack that an admin drained."""
-    before = first_of(examiner.ask(compose(kind, 3, SIZE)))
+    before = first_of(plain(kind, 3))
     scenario = compose(kind, 3, SIZE)
     CHANGES[change](scenario, random.Random(kind))
     assert first_of(examiner.ask(scenario)) == before
@@ -65,10 +72,12 @@ def test_another_naming_changes_nothing_but_the_names(examiner: Examiner, kind: 
 
 @pytest.mark.parametrize("wrong_s", [0.0, 300.0])
 @pytest.mark.parametrize("kind", TRIED)
-def test_the_order_of_arrival_and_wrong_clocks_change_nothing(examiner: Examiner, kind: str, wrong_s: float) -> None:
+def test_the_order_of_arrival_and_wrong_clocks_change_nothing(
+    examiner: Examiner, plain: Plain, kind: str, wrong_s: float
+) -> None:
     """Each node's clock is up to five minutes wrong; when its lines were received tells."""
     scenario = compose(kind, 3, SIZE)
-    before = first_of(examiner.ask(scenario))
+    before = first_of(plain(kind, 3))
     rng = random.Random(f"{kind} clocks")
     off_s = {node: rng.uniform(-wrong_s, wrong_s) for node in scenario.archive.site.nodes}
     assert first_of(ask(examiner.replay(scenario, off_s, rng), scenario.run)) == before

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from cli.commands.ingest import ingest
 from cli.console.errors import Failure
 from cli.history.command import HistoryRange, length_of_option, moment_of_option
+from cli.history.intake import whole_hours
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 NOTHING: dict[str, Any] = {
@@ -91,7 +92,6 @@ def test_a_wrong_address_is_bad_input(tmp_path: Path) -> None:
         (["prometheus:http://host", "--since", "1d", "--step", "7m"], "a whole number of steps"),
         (["prometheus:http://host", "--since", "1d", "--step", "0s"], "write a length of time"),
         (["prometheus:http://host", "--since", "1d", "--match", "sum(up)"], "is no selector of series"),
-        (["prometheus:http://host", "--since", "5m"], "hold no whole hour that is over"),
         (["/nowhere", "--since", "1d"], "--since goes with prometheus:URL"),
         (["/nowhere", "--match", "up"], "--match goes with prometheus:URL"),
         (["/nowhere", "--insecure-http"], "--insecure-http goes with prometheus:URL"),
@@ -103,6 +103,20 @@ def test_options_that_cannot_be_meant_are_refused(words: list[str], said: str, t
     assert result.exit_code == 2
     assert said in result.output
     assert "secret@" not in result.output
+
+
+@pytest.mark.parametrize(("minute", "is_over"), [(30, False), (5, False), (4, True), (0, True)])
+def test_a_range_needs_an_hour_that_is_over(minute: int, is_over: bool) -> None:
+    """Five minutes back from four minutes past reach into the hour before, which is read whole."""
+    now = NOW.replace(minute=minute)
+    if is_over:
+        assert whole_hours(now - timedelta(minutes=5), now, now) == (
+            NOW.replace(hour=11, minute=0),
+            NOW.replace(minute=0),
+        )
+        return
+    with pytest.raises(Failure, match="hold no whole hour that is over"):
+        whole_hours(now - timedelta(minutes=5), now, now)
 
 
 def test_a_secret_goes_over_no_open_way(tmp_path: Path) -> None:

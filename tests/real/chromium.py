@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from real.patience import patience
+from real.programs import bound
 from websockets.sync.client import ClientConnection, connect
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -110,7 +111,7 @@ def opened(url: str, width_px: int = 1440, height_px: int = 900, dark: bool = Fa
             "about:blank",
         ]
         child = subprocess.Popen(  # a fixed program
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": profile}
+            bound(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": profile}
         )
         try:
             with connect(

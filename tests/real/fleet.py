@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 from real.foreshock import Running, free_port
 from real.patience import patience
-from real.programs import need, stop, wait_for
+from real.programs import bound, need, stop, wait_for
 
 FORESHOCK = str(Path(sys.executable).parent / "foreshock")
 
@@ -62,7 +62,7 @@ class Program:
             file.write(f"--- start {self.starts}\n".encode())
             file.flush()
             self.process = subprocess.Popen(
-                self.command,
+                bound(self.command),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

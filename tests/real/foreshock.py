@@ -19,7 +19,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from real.patience import patience
-from real.programs import stop, wait_for
+from real.programs import bound, stop, wait_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _program(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes
     command = [str(Path(sys.executable).parent / "foreshock"), *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FORESHOCK_")}
     with log.open("wb") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment)
+        process = subprocess.Popen(bound(command), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment)
     try:
         yield process
     finally:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from real.patience import patience
-from real.programs import missing, need, stop, wait_for
+from real.programs import bound, missing, need, stop, wait_for
 
 _PROGRAM = Path("/lib/systemd/systemd-journald")
 _SETTINGS = "[Journal]\nStorage=volatile\nReadKMsg=yes\nRateLimitIntervalSec=0\nForwardToSyslog=no\nAudit=no\n"
@@ -83,7 +83,7 @@ def journald(folder: Path, boot: str | None = None) -> Iterator[Journal]:
     (folder / "journald.conf").write_text(_SETTINGS)
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _START, "journald", str(folder)]
     with (folder / "journald.err").open("wb") as errors:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+        process = subprocess.Popen(bound(words), stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
     journal = Journal(files, process)
     try:
         wait_for("journald writes", lambda: bool(journal.files()) or process.poll() is not None)

@@ -30,7 +30,7 @@ from real.foreshock import free_port
 from real.kubelets import Kubelets
 from real.kubernetes_options import CONTROLLERS, api_options, etcd_options
 from real.patience import patience
-from real.programs import missing, need, stop, wait_for
+from real.programs import bound, missing, need, stop, wait_for
 
 RBAC = Path(__file__).parents[2] / "deploy/kubernetes/rbac.yaml"
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foreshock/kubernetes"
@@ -201,7 +201,7 @@ class Kubernetes:
         )
         with (self.folder / f"{program}.log").open("ab") as log:
             self.processes[program] = subprocess.Popen(
-                [path, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                bound([path, *options]), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def alive(self, program: str) -> bool:

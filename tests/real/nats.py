@@ -14,7 +14,7 @@ from pathlib import Path
 
 from real.foreshock import free_port
 from real.patience import patience
-from real.programs import need, stop, wait_for
+from real.programs import bound, need, stop, wait_for
 
 
 class Nats:
@@ -45,7 +45,7 @@ class Nats:
             str(self._folder / "jetstream"),
         ]
         with (self._folder / "nats.log").open("ab") as log:
-            self._process = subprocess.Popen([*command, *self._arguments], stdout=log, stderr=log)
+            self._process = subprocess.Popen(bound([*command, *self._arguments]), stdout=log, stderr=log)
         process = self._process
         wait_for("nats-server answers", lambda: self._greets() or process.poll() is not None)
         if process.poll() is not None:

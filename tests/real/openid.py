@@ -18,7 +18,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from real.foreshock import free_port
-from real.programs import stop, wait_for
+from real.programs import bound, stop, wait_for
 
 CLIENT = "foreshock"
 
@@ -36,7 +36,7 @@ def provider(folder: Path, people: Mapping[str, Mapping[str, Any]], lasts_s: int
     known = [word for sub, claims in people.items() for word in ("--user-claims", json.dumps({"sub": sub, **claims}))]
     command = [sys.executable, "-W", "ignore", "-m", "oidc_provider_mock", "-p", str(port), "-e", str(lasts_s), *known]
     with (folder / "provider.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(bound(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         wait_for("the provider answers", lambda: _answers(issuer) or process.poll() is not None)
         if process.poll() is not None:

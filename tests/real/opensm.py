@@ -21,7 +21,7 @@ from pathlib import Path
 
 from real.fabric_plan import FabricPlan, small_plan
 from real.patience import patience
-from real.programs import need, need_file, stop, wait_for
+from real.programs import bound, need, need_file, stop, wait_for
 
 PACKAGES = "ibsim-utils opensm infiniband-diags"
 _PROMPT = b"sim> "
@@ -216,7 +216,7 @@ def _ibsim(
 ) -> Iterator[tuple[subprocess.Popen[bytes], "queue.Queue[bytes | None]"]]:
     with (folder / "ibsim.err").open("wb") as errors:
         process = subprocess.Popen(
-            [program, "-s", str(folder / "net.topo")],
+            bound([program, "-s", str(folder / "net.topo")]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -270,7 +270,7 @@ def _opensm(start: _Start, arguments: Sequence[str], settings: str) -> Iterator[
     environment = {**start.environment, "OSM_CACHE_DIR": f"{cache}/", "OSM_TMP_DIR": f"{cache}/"}
     with out.open("wb") as file:
         process = subprocess.Popen(
-            [*command, "-g", f"0x{start.guid:x}", *arguments],
+            bound([*command, "-g", f"0x{start.guid:x}", *arguments]),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from real.programs import need_file, stop, wait_for
+from real.programs import bound, need_file, stop, wait_for
 
 _UNSAFE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -113,7 +113,7 @@ def _running(binaries: Path, folder: Path, user: str | None, chosen: Mapping[str
     for name, value in settings.items():
         command += ["-c", f"{name}={value}"]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, user=user, env=_environment(), cwd=folder, stdout=log, stderr=log)
+        process = subprocess.Popen(bound(command), user=user, env=_environment(), cwd=folder, stdout=log, stderr=log)
     try:
         ready = [binaries / "pg_isready", "-q", "-h", folder]
         wait_for(

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,14 @@ def missing(reason: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def bound(command: Sequence[str | Path]) -> list[str]:
+    """A server's command, such that it ends at once with the process that starts it, however that one ends.
+
+    A test run that is killed leaves no server behind. The process keeps its id: setpriv becomes the program.
+    """
+    return [need("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *map(str, command)]
 
 
 def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 60.0) -> None:

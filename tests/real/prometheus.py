@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from real.patience import patience
-from real.programs import need, stop, wait_for
+from real.programs import bound, need, stop, wait_for
 
 
 def check_metrics(page: str) -> str:
@@ -36,7 +36,7 @@ def node_exporter(folder: Path) -> Iterator[NodeExporter]:
     command = [need("prometheus-node-exporter", "prometheus-node-exporter"), "--web.listen-address=127.0.0.1:0"]
     log = folder / "node_exporter.log"
     with log.open("wb") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder)
+        process = subprocess.Popen(bound(command), stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder)
     try:
         wait_for("node_exporter listens", lambda: _address(log) is not None or process.poll() is not None)
         address = _address(log)
@@ -74,7 +74,7 @@ def configured_prometheus(folder: Path) -> Iterator[str]:
     command = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={url[7:]}"]
     log = folder / "prometheus.log"
     with log.open("wb") as file:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder)
+        process = subprocess.Popen(bound(command), stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder)
     try:
         wait_for("prometheus is ready", lambda: _ready(url) or process.poll() is not None)
         if process.poll() is not None:
@@ -111,7 +111,11 @@ def alertmanager(folder: Path, configuration: str) -> Iterator[str]:
     log = folder / "alertmanager.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [*command, "--cluster.listen-address="], stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder
+            bound([*command, "--cluster.listen-address="]),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            cwd=folder,
         )
     try:
         wait_for("Alertmanager listens", lambda: _address(log) is not None or process.poll() is not None)

@@ -12,7 +12,7 @@ from typing import IO
 
 import pyarrow.parquet as pq
 from real.patience import patience
-from real.programs import need, stop, wait_for
+from real.programs import bound, need, stop, wait_for
 from real.prometheus import _ready
 
 # Of which job each exporter's metrics are, and the port of its address.
@@ -75,7 +75,7 @@ class PastPrometheus:
         log = self.folder / "prometheus.log"
         with log.open("wb") as file:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=self.folder
+                bound(command), stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=self.folder
             )
         process = self.process
         wait_for("prometheus is ready", lambda: _ready(self.url) or process.poll() is not None)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from real.programs import missing, stop, wait_for
+from real.programs import bound, missing, stop, wait_for
 
 from cli.processes.children import free_port
 
@@ -51,7 +51,9 @@ def _started(folder: Path) -> tuple[str, subprocess.Popen[bytes]]:
     for number in range(_TRIES):
         port, log = free_port(), folder / f"start{number}.log"
         with log.open("wb") as said:
-            process = subprocess.Popen(_command(port, folder / str(number)), stdout=said, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                bound(_command(port, folder / str(number))), stdout=said, stderr=subprocess.STDOUT
+            )
 
         def decided(process: subprocess.Popen[bytes] = process, log: Path = log) -> bool:
             return process.poll() is not None or b"Ray runtime started" in log.read_bytes()

@@ -20,8 +20,8 @@ from real.chromium import Page, opened
 from real.patience import patience
 
 SPEED = 600
-# Its squares and what stands in them.
-DRAWN_MAP = "document.querySelectorAll('.js-plotly-plot .plot .trace, .js-plotly-plot .hm image').length > 0"
+# The map's own frame tells how many nodes it has painted.
+DRAWN_MAP = "!!document.querySelector('iframe[title*=fabric_map]')?.contentWindow.document.body?.dataset.nodes"
 PATIENCE_S = patience(300.0)
 
 
@@ -48,7 +48,7 @@ def wait_for_hours(api: str, hours: float) -> None:
 
 
 def wait_for_map(page: Page) -> None:
-    """Wait until Plotly has drawn the map: Streamlit is idle before."""
+    """Wait until the map is painted: Streamlit is idle before."""
     deadline = time.monotonic() + PATIENCE_S
     while not page.evaluate(DRAWN_MAP):
         if time.monotonic() > deadline:

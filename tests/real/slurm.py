@@ -25,7 +25,7 @@ from pathlib import Path
 
 from real.foreshock import free_port
 from real.patience import patience
-from real.programs import missing, need, stop, wait_for
+from real.programs import bound, missing, need, stop, wait_for
 
 from store.records.hostlist import expand
 
@@ -127,7 +127,7 @@ class Slurm:
         """Start a daemon that ends with the test."""
         with (self.folder / f"{name}.out").open("ab") as out:
             self.processes[name] = subprocess.Popen(
-                command,
+                bound(command),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

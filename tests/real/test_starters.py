@@ -1,9 +1,11 @@
 """The starters themselves: a missing program is told of, a server that is stopped is gone."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -51,6 +53,34 @@ def test_a_process_that_will_not_end_is_killed() -> None:
         stop(process, 15, timeout_s=0.2)
         assert process.poll() == -9
         stop(process, 15)
+
+
+STARTER = """
+import time
+from pathlib import Path
+from real.postgres import postgres
+
+with postgres(folder=Path({folder!r})) as server:
+    print((server.folder / "data/postmaster.pid").read_text().split()[0], flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.integration
+def test_a_server_ends_with_a_test_run_that_is_killed() -> None:
+    """Even where nothing can be done in order: the process that started it is gone between two instructions."""
+    folder = tempfile.mkdtemp(prefix="fs-pg-")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", STARTER.format(folder=folder)]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as starter:
+            assert starter.stdout is not None
+            pid = int(starter.stdout.readline())
+            os.kill(pid, 0)
+            starter.kill()
+        wait_for("the server is gone", lambda: not Path(f"/proc/{pid}/exe").exists())
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.mark.integration

@@ -351,3 +351,16 @@ def test_the_mark_is_found_where_the_rows_were_numbered_anew(engine: sa.Engine) 
         parts = list(new_sayings(connection, NOW))
     assert [len(part) for part, _ in parts] == [1]
     assert parts[-1][1] == 1
+
+
+@pytest.mark.integration
+def test_a_reading_that_stops_halfway_leaves_no_cursor_open_on_the_server(postgres_engine: sa.Engine) -> None:
+    """It would hold what it has found until its transaction ends."""
+    store(postgres_engine, *(event(f"n{i}", 1) for i in range(1_100)))
+    cursors = sa.text("SELECT count(*) FROM pg_cursors WHERE name LIKE 'c\\_%'")
+    with postgres_engine.connect() as connection:
+        parts = new_sayings(connection, NOW)
+        assert len(next(parts)[0]) == 1_000
+        assert connection.scalar(cursors) == 1
+        parts.close()
+        assert connection.scalar(cursors) == 0

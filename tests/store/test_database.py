@@ -2,7 +2,9 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from real.patience import patience
@@ -144,6 +146,26 @@ def test_a_database_that_is_away_is_told_from_a_fault_of_ours(postgres_engine: s
     assert not is_away(ValueError("x"))
     with postgres_engine.connect() as connection:
         assert connection.scalar(sa.text("SELECT 1")) == 1
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("read", [0, 10])
+def test_the_cursor_of_a_lost_connection_is_closed(postgres_engine: sa.Engine, read: int) -> None:
+    """Whether it is lost before the first row or after some: psycopg warns of one that is forgotten open."""
+    seen: list[Any] = []
+    sa.event.listen(postgres_engine, "before_cursor_execute", lambda _, cursor, *others: seen.append(cursor))
+    rows = sa.text("SELECT generate_series(1, 100)").execution_options(yield_per=10)
+    with postgres_engine.connect() as connection, postgres_engine.connect() as other:
+        end = sa.text(f"SELECT pg_terminate_backend({connection.scalar(sa.text('SELECT pg_backend_pid()'))}, 60000)")
+        with pytest.raises(DBAPIError) as caught:
+            if not read:
+                assert other.scalar(end)
+            found = connection.execute(rows)
+            assert len(found.fetchmany(read)) == read
+            assert other.scalar(end)
+            found.all()
+    assert caught.value.connection_invalidated
+    assert [cursor.closed for cursor in seen if isinstance(cursor, psycopg.ServerCursor)] == [True]
 
 
 def test_a_locked_sqlite_is_away(tmp_path: Path) -> None:

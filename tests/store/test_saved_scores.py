@@ -23,7 +23,7 @@ from store.models.scores import save_scores, save_scores_in_blocks, score_histor
 from store.nodes.inventory import newest_run, recent_sources
 from store.nodes.node_history import node_scores
 from store.nodes.node_states import (
-    last_reports,
+    heard_until,
     newest_scores,
     newest_scoring,
     nodes_out,
@@ -194,16 +194,25 @@ def test_a_fault_stands_until_an_outage_after_it_has_ended(connection: sa.Connec
     assert (found["plain"].id, found["again"].id) == ("plain4", "again1")
 
 
-def test_reports_count_within_their_window(connection: sa.Connection) -> None:
-    """Nobody known, nobody recent: the reporting is broken, not the nodes."""
-    assert last_reports(connection, NOW, HOUR) is None
-    append_nodes(connection, [Node("silent"), Node("a"), Node("b")])
+def test_what_is_known_of_a_cluster_is_as_old_as_what_three_nodes_reported(connection: sa.Connection) -> None:
+    """One whose clock runs ahead, one that the inventory does not know: neither makes the rest look heard of."""
+    assert heard_until(connection, NOW) is None
+    append_nodes(connection, [Node(f"n{number:02}") for number in range(12)])
     append_events(connection, [Event(NOW, "a-stranger", "kernel", "note")], NOW)
-    append_events(connection, [Event(NOW - 2 * HOUR, "a", "kernel", "note")], NOW)
-    assert last_reports(connection, NOW, HOUR) is None
-    assert last_reports(connection, NOW, 3 * HOUR) == NOW - 2 * HOUR
-    append_events(connection, [Event(NOW + HOUR / 2, "b", "kernel", "note")], NOW)
-    assert last_reports(connection, NOW, HOUR) is None
+    assert heard_until(connection, NOW) is None
+    append_events(connection, [Event(NOW - hours * HOUR, f"n0{hours}", "kernel", "note") for hours in (2, 3, 4)], NOW)
+    assert heard_until(connection, NOW) == NOW - 4 * HOUR
+    append_events(connection, [Event(NOW + HOUR / 2, "n11", "kernel", "note")], NOW)
+    assert heard_until(connection, NOW) == NOW - 3 * HOUR
+    append_events(connection, [Event(NOW + HOUR / 2, f"n0{number}", "kernel", "note") for number in (5, 6)], NOW)
+    assert heard_until(connection, NOW) == NOW
+
+
+def test_a_cluster_of_few_nodes_is_heard_of_by_one_in_four(connection: sa.Connection) -> None:
+    """Of two nodes one is enough."""
+    append_nodes(connection, [Node("a"), Node("b")])
+    append_events(connection, [Event(NOW - HOUR, "a", "kernel", "note")], NOW)
+    assert heard_until(connection, NOW) == NOW - HOUR
 
 
 def test_sources_are_counted_over_an_hour_and_known_over_a_day(connection: sa.Connection) -> None:

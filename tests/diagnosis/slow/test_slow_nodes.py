@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from diagnosis.slow.slow_nodes import DeviceReading, note_slow, slow_devices, step_loss, watch_nodes
+from diagnosis.slow import slow_nodes
+from diagnosis.slow.slow_nodes import DeviceReading, job_loss, note_slow, slow_devices, step_loss, watch_nodes
 from store.database.connections import open_database
 from store.events.append import append_events, append_jobs
 from store.records.event import Event, with_id
@@ -114,6 +115,152 @@ def test_what_many_nodes_show_at_once_is_nobodys(tmp_path: Path) -> None:
 def test_one_low_sample_does_not_name_a_node(tmp_path: Path) -> None:
     """The hour's mean is usual: it does not last."""
     assert named(store(tmp_path, {"sm_clock_mhz": [1150, 1980, 1962, 1155, 20]})) == []
+
+
+def shift(node: str, seconds: int = 60, **attributes: object) -> Event:
+    """What the node's rings tell: a GPU's clock is low for a minute."""
+    told = {
+        "of": "gpu:3",
+        "measure": "sm_clock_mhz",
+        "value": 1155.0,
+        "usual": 1965.0,
+        "seconds": seconds,
+        **attributes,
+    }
+    return with_id(Event(NOON, node, "rings", "measure_shift", attributes=told))  # type: ignore[arg-type]
+
+
+def shifted_store(
+    folder: Path, told: list[Event], *, factor: float = 1.2, fresh_s: int = 70, nodes: int = 16
+) -> sa.Engine:
+    """A job whose steps are longer since a minute; no hour of any node shows anything yet."""
+    engine = store(folder, {}, factor=1.0, nodes=nodes)
+    chance = random.Random(3)
+    with engine.begin() as connection:
+        connection.execute(sa.delete(schema.events).where(schema.events.c.time > NOON - timedelta(seconds=fresh_s)))
+        slow = [
+            with_id(
+                Event(
+                    NOON - timedelta(seconds=fresh_s - 10 * number),
+                    *("gpu-001", "training", "iteration"),
+                    attributes={
+                        "run": "llm",
+                        "iteration": 720 + number,
+                        "elapsed_ms": 10_000 * factor * chance.gauss(1, 0.01),
+                    },
+                )
+            )
+            for number in range(fresh_s // 10)
+        ]
+        append_events(connection, [*slow, *told], NOON)
+    return engine
+
+
+def shifted(engine: sa.Engine, now: datetime = NOON) -> list[str]:
+    """The nodes that the turn of every few seconds tells of."""
+    with engine.connect() as connection:
+        return [event.node or "" for event in watch_nodes(connection, now, shifted_alone=True)]
+
+
+def test_a_node_whose_clock_fell_a_minute_ago_is_named_by_six_slow_steps(tmp_path: Path) -> None:
+    """By the hours' roll-ups and an unknown change point it would take half an hour; the full turn agrees."""
+    engine = shifted_store(tmp_path, [shift("gpu-005")])
+    with engine.connect() as connection:
+        (event,) = watch_nodes(connection, NOON, shifted_alone=True)
+    assert (event.node, event.device.index, event.attributes["measure"]) == ("gpu-005", 3, "sm_clock_mhz")
+    assert event.attributes["loss"] == pytest.approx(0.2, abs=0.03)
+    assert [one.node for one in named(engine)] == ["gpu-005"]
+    assert [note_slow(engine, NOON, shifted_alone=True), note_slow(engine, NOON)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("told", "factor", "nodes"),
+    [
+        ([], 1.2, 16),  # nobody told: the turn looks at no job
+        ([shift("gpu-005")], 1.0, 16),  # the job loses no time
+        ([shift("gpu-005")], 1.2, 7),  # too few to compare
+        ([shift(f"gpu-{number:03}") for number in range(3, 8)], 1.2, 16),  # five of sixteen: nobody's
+        ([shift("gpu-999")], 1.2, 16),  # of no job
+        ([shift("gpu-005", value="low")], 1.2, 16),
+        ([shift("gpu-005", value=1960.0)], 1.2, 16),  # its own usual was higher; among its peers it is no sign
+        ([shift("gpu-005", measure="no_such")], 1.2, 16),
+        ([shift("gpu-005", seconds=10**9)], 1.2, 16),  # since an hour, it says: the steps of that hour are usual
+    ],
+)
+def test_a_shift_alone_names_nobody(tmp_path: Path, told: list[Event], factor: float, nodes: int) -> None:
+    """The job's loss, enough peers, and a value that is far from theirs belong to it."""
+    assert shifted(shifted_store(tmp_path, told, factor=factor, nodes=nodes)) == []
+
+
+def test_an_older_shift_of_another_measure_does_not_move_the_moment(tmp_path: Path) -> None:
+    """A GPU that heat has slowed down for an hour, by little: the steps are compared since its clock fell."""
+    heat = shift("gpu-005", 3000, measure="hw_thermal_slowdown_ns", value=1e9)
+    assert shifted(shifted_store(tmp_path, [heat, shift("gpu-005")])) == ["gpu-005"]
+
+
+def test_a_node_that_tells_of_shifts_without_end_hides_no_other_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each node as many are read, whoever told last."""
+    monkeypatch.setattr(slow_nodes, "_MOST_SHIFTS", 100)
+    flood = [shift("gpu-009", of=f"gpu:{number}", measure="no_such") for number in range(300)]
+    assert shifted(shifted_store(tmp_path, [shift("gpu-005"), *flood])) == ["gpu-005"]
+
+
+def test_a_shift_that_is_over_names_nobody_and_cures_whom_it_named(tmp_path: Path) -> None:
+    """At the next turn of seconds, not of minutes."""
+    engine = shifted_store(tmp_path, [shift("gpu-005")])
+    assert note_slow(engine, NOON, shifted_alone=True) == 1
+    later = NOON + timedelta(seconds=60)
+    usual = {"of": "gpu:3", "measure": "sm_clock_mhz", "value": 1965.0, "usual": 1965.0, "seconds": 120, "devices": 1}
+    with engine.begin() as connection:
+        append_events(connection, [with_id(Event(later, "gpu-005", "rings", "measure_usual", attributes=usual))], later)
+    with engine.connect() as connection:
+        (over,) = watch_nodes(connection, later, shifted_alone=True)
+    assert (over.node, over.severity) == ("gpu-005", "info")
+
+
+def lies(node: str, before: float, after: float) -> list[Event]:
+    """Steps that a node invents: 2,000 of late, the last 8 minutes of another length."""
+    found = []
+    for number in range(2_000):
+        time = NOON - timedelta(seconds=0.5 * (2_000 - number))
+        took = after if number >= 1_040 else before
+        attributes: dict[str, str | int | float | bool | None] = {"run": "llm", "iteration": number, "elapsed_ms": took}
+        found.append(with_id(Event(time, node, "training", "iteration", attributes=attributes)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("liar", "factor", "before", "after", "expected"),
+    [
+        ("gpu-999", 1.15, 10_000, 10_000, ["gpu-005"]),  # of no job: it hides nobody
+        ("gpu-999", 1.0, 10_000, 12_000, []),  # and has nobody named
+        ("gpu-005", 1.0, 10_000, 12_000, []),  # nor has one of the job, beside rank 0's word
+    ],
+)
+def test_one_node_s_word_of_the_steps_changes_nobody_else_s_standing(
+    tmp_path: Path, liar: str, factor: float, before: float, after: float, expected: list[str]
+) -> None:
+    """The job's own loss decides whether a node that differs is named: who may tell of it?"""
+    engine = store(tmp_path, {"sm_clock_mhz": _SICK["sm_clock_mhz"][1]}, factor=factor)
+    with engine.begin() as connection:
+        append_events(connection, lies(liar, before, after), NOON)
+    assert [event.node for event in named(engine)] == expected
+
+
+def test_most_nodes_that_tell_of_steps_decide() -> None:
+    """One of three that tells otherwise neither makes a loss nor hides one."""
+    chance = random.Random(1)
+    slow, even = (
+        [(event.time or NOON, float(str(event.attributes["elapsed_ms"]))) for event in steps(chance, factor)]
+        for factor in (1.2, 1.0)
+    )
+    assert job_loss({"a": slow, "b": slow, "c": even}) is not None
+    assert job_loss({"a": slow, "b": even, "c": even}) is None
+    assert job_loss({"a": slow, "b": even}) is None
+    assert job_loss({"a": slow, "b": even[:10]}) is not None
+    assert job_loss({}) is None
 
 
 def test_it_is_told_once_and_its_end_is_told(tmp_path: Path) -> None:
