@@ -5,7 +5,11 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from store.records.event import Action, Cause, Severity
-from wire.message import Always, JsonObject, Sometimes, Time, example, one_of
+from store.records.incident import LifeState, ThreadStep
+from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
+
+MOST_TEXT = 2000
+MOST_SILENCE_H = 720.0
 
 
 class RejectedJson(JsonObject, frozen=True, kw_only=True):
@@ -66,12 +70,53 @@ class EventJson(JsonObject, frozen=True, kw_only=True):
     file: Sometimes[str | None] = None
 
 
+class ThreadEntryJson(JsonObject, frozen=True, kw_only=True):
+    """One step of a person about an incident or a verdict. `owner`: whose it became; `until`: the end of a silence."""
+
+    time: Time
+    actor: Annotated[str, example("person:ann")]
+    step: Annotated[str, one_of(ThreadStep)]
+    text: str = ""
+    owner: str | None = None
+    until: Time | None = None
+
+
+class LifeJson(JsonObject, frozen=True, kw_only=True):
+    """What people have made of an incident or a verdict.
+
+    `owner`: whose it is; `by`, `since`: who brought it to this state, and when; `entries` of its thread. `again`: why
+    it is open, or calls, once more after somebody's word: it is worse than what that person saw, or has shown again.
+    """
+
+    state: Annotated[str, one_of(LifeState)] = "open"
+    owner: str | None = None
+    by: str | None = None
+    since: Time | None = None
+    silenced_until: Time | None = None
+    entries: int = 0
+    again: str | None = None
+
+
+class ThreadRequestJson(JsonBody, frozen=True, kw_only=True):
+    """What a person says with a step.
+
+    `owner`: whose it is from now on (default: who sends this). Of a silence the end: `until`, or `hours` from now
+    (default 4, at most 720). A note has a `text`.
+    """
+
+    text: Annotated[str, Meta(max_length=MOST_TEXT, pattern=r"^[^\x00]*$")] = ""
+    owner: Text | None = None
+    hours: Annotated[float, Meta(gt=0, le=MOST_SILENCE_H)] | None = None
+    until: Time | None = None
+
+
 class IncidentJson(JsonObject, frozen=True, kw_only=True):
     """The events of one fault, coalesced.
 
     `link`: of the device, where one is known. `domain`: the NVLink domain that the fault took along, `nodes` those of
     it that felt it: `node` alone is the culprit, and nothing is asked of the others. `shown`: when a gauge last showed
-    that the fault stands, long after its own events.
+    that the fault stands, long after its own events. `life`: what people have made of it. Of one incident asked for by
+    its id: its `thread`, and the `verdicts` that put it down to a cause, the likeliest first.
     """
 
     id: str
@@ -95,6 +140,9 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
     domain: Annotated[str | None, example("nvl72-03")] = None
     nodes: list[str] = []
     shown: Time | None = None
+    life: LifeJson | None = None
+    thread: Sometimes[list[ThreadEntryJson]] = []
+    verdicts: Sometimes[list[str]] = []
 
 
 class AuditJson(JsonObject, frozen=True, kw_only=True):

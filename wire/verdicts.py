@@ -10,7 +10,7 @@ import msgspec
 
 from store.records.event import Action, Cause, Device
 from store.records.verdict import CauseClass, Verdict, VerdictEvidence, VerdictState
-from wire.events import DeviceJson
+from wire.events import DeviceJson, LifeJson, ThreadEntryJson
 from wire.message import JsonObject, Sometimes, Time, example, one_of
 
 
@@ -65,6 +65,7 @@ class VerdictJson(JsonObject, frozen=True, kw_only=True):
     ended. `class` `unknown`: no cause known here explains what is seen. `nodes`: those below it, or that felt it;
     `victims`: those of them that suffer only, of which nothing is asked. `gpu_hours_at_stake`: the GPU-hours that its
     running jobs would lose if they stopped now (docs/verdicts.md). `score`: `probability` under its earlier name.
+    `life`: what people have made of it; `thread`, of one verdict asked for by its id: their steps.
     `why` it ended; `what` has changed, in the stream; `revisions`, of one verdict asked for by its id: every change of
     it, oldest first.
     """
@@ -99,6 +100,8 @@ class VerdictJson(JsonObject, frozen=True, kw_only=True):
     why: Sometimes[str | None] = None
     what: Sometimes[str | None] = None
     revisions: Sometimes[list[VerdictRevisionJson]] = []
+    life: Sometimes[LifeJson | None] = None
+    thread: Sometimes[list[ThreadEntryJson]] = []
 
 
 def verdict_object(verdict: Verdict, rank: int) -> dict[str, Any]:
@@ -107,7 +110,7 @@ def verdict_object(verdict: Verdict, rank: int) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in _SOMETIMES}
 
 
-_SOMETIMES = ("opened", "changed", "ended", "why", "what", "revisions")
+_SOMETIMES = ("opened", "changed", "ended", "why", "what", "revisions", "life", "thread")
 
 
 def verdict_json(verdict: Verdict, rank: int) -> VerdictJson:

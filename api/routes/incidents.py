@@ -1,22 +1,32 @@
-"""`GET /incidents`: the faults, coalesced from events."""
+"""`GET /incidents`, `/incidents/{id}`: the faults, coalesced from events, with what people have made of them."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
 from api.answers.node_states import with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
-from api.answers.reply import listing
+from api.answers.reply import listing, reply
 from api.edge.auth import Reader
 from api.edge.openapi import answer
+from api.edge.problem import Problem
 from api.server.state import Server
-from store.events.event_pages import EventWindow, incident_page
+from store.events.event_pages import INCIDENT_COLUMNS, EventWindow, incident_page
+from store.events.incident_thread import incident_known_by, incident_subject, lives_of
 from store.records.event import Severity
+from store.records.incident import IncidentLife, ThreadEntry
+from store.verdicts.verdict_log import verdicts_between
 from wire.events import IncidentJson
 from wire.message import Page
 
 router = APIRouter(tags=["incidents"])
+IncidentId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+# A cause may show before its incident, and for hours after it.
+_EARLIER, _LATER = timedelta(hours=1), timedelta(days=1)
 
 
 class IncidentQuery(BaseModel):
@@ -39,5 +49,37 @@ def get_incidents(_who: Reader, server: Server, query: Annotated[IncidentQuery, 
     window = EventWindow(query.since, query.until, query.node, after=mark)
     with server.engine.connect() as connection:
         rows = incident_page(connection, window, query.severity, query.limit + 1, newest)
-    items, following = page_of(rows, query.limit, newest, "start")
-    return listing([with_meaning(row | {"nodes": row["nodes"] or []}) for row in items], following)
+        items, following = page_of(rows, query.limit, newest, "start")
+        lives = lives_of(connection, [incident_subject(row) for row in items], server.clock())
+    return listing([_shown(row, lives[row["id"]][0]) for row in items], following)
+
+
+@router.get(
+    "/incidents/{incident}",
+    operation_id="get_incident",
+    summary="Show an incident",
+    responses=answer(IncidentJson) | {404: {"description": "No such incident."}},
+)
+def get_incident(_who: Reader, server: Server, incident: IncidentId) -> Response:
+    """One incident with its thread and the verdicts that put it down to a cause.
+
+    It is found by the id that it had before earlier events came, too: by that of any event of its node within its time.
+    """
+    with server.engine.connect() as connection:
+        row = incident_known_by(connection, incident)
+        if row is None:
+            raise Problem(404, f"there is no incident {incident[:80]!r}")
+        life, thread = lives_of(connection, [incident_subject(row)], server.clock())[row["id"]]
+        causes = verdicts_between(connection, row["start"] - _EARLIER, row["end"] + _LATER, row["node"])
+    named = sorted((one for one in causes if row["id"] in one.incidents), key=lambda one: -one.probability)
+    shown = _shown({name: row[name] for name in INCIDENT_COLUMNS}, life)
+    return reply(shown | {"thread": said(thread), "verdicts": [one.id for one in named]})
+
+
+def _shown(row: dict[str, Any], life: IncidentLife) -> dict[str, Any]:
+    return with_meaning(row | {"nodes": row["nodes"] or [], "life": asdict(life)})
+
+
+def said(thread: Iterable[ThreadEntry]) -> list[dict[str, Any]]:
+    """The entries of a thread in an answer."""
+    return [{"time": entry.time, **asdict(entry.word)} for entry in thread]

@@ -21,6 +21,7 @@ from api.answers.reply import dump, listing, reply
 from api.edge.auth import Approver, Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
+from api.routes.incidents import said
 from api.server.state import Server, State
 from api.server.verdict_feed import DROP_S, HEARTBEAT_S, MOST_STREAMS, FeedListener
 from diagnosis.incidents.intake import keep_found
@@ -34,6 +35,8 @@ from schedulers.lifecycle.active_check import (
 )
 from schedulers.policy.settings import CheckName
 from store.database.connections import transact
+from store.events.incident_thread import lives_of
+from store.records.incident import verdict_subject
 from store.records.verdict import CauseClass, VerdictState
 from store.verdicts.verdict_log import (
     STANDING_STATES,
@@ -85,7 +88,9 @@ def get_verdicts(_who: Reader, server: Server, query: Annotated[VerdictQuery, Qu
     with server.engine.connect() as connection:
         found = verdict_page(connection, window, mark, (query.limit + 1, newest))
         ranks = standing_ranks(connection)
-    items, following = page_of([_shown(one, ranks) for one in found], query.limit, newest, "since")
+        lives = lives_of(connection, [verdict_subject(one.verdict) for one in found], server.clock())
+    shown = [_shown(one, ranks) | {"life": lives[one.verdict.id][0]} for one in found]
+    items, following = page_of(shown, query.limit, newest, "since")
     return listing(items, following)
 
 
@@ -129,7 +134,9 @@ def get_verdict(_who: Reader, server: Server, verdict: VerdictId) -> Response:
             raise Problem(404, f"there is no verdict {verdict[:80]!r}")
         changes = revisions_of(connection, verdict)
         ranks = standing_ranks(connection)
-    return reply(_shown(found, ranks) | {"revisions": [_revision(one) for one in changes]})
+        life, thread = lives_of(connection, [verdict_subject(found.verdict)], server.clock())[verdict]
+    people = {"life": life, "thread": said(thread)}
+    return reply(_shown(found, ranks) | {"revisions": [_revision(one) for one in changes]} | people)
 
 
 @router.post(

@@ -24,6 +24,7 @@ from schedulers.reconcile.delivery import (
 )
 from schedulers.reconcile.gate import may_send
 from store.database.connections import writing
+from store.events.incident_thread import silenced_until
 from store.hints.hint_log import ACTOR_DISPATCH, change_state, note, read_hint, read_hints
 from store.hints.outbox import (
     Delivery,
@@ -38,10 +39,12 @@ from store.hints.outbox import (
     save_attempt_result,
 )
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint
-from store.verdicts.verdict_log import verdict
+from store.verdicts.verdict_log import STANDING_STATES, verdict
 
 # Seconds before attempt n + 1 (Standard Webhooks 1.0.0, schedule); a hint's own validity ends it sooner.
 RETRY_S = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
+# A silence may be lifted, or its verdict become worse: it is looked at again so soon.
+_LOOK_AGAIN = timedelta(minutes=1)
 _GIVEN_UP = {
     "expired": "the hint has ended",
     "superseded": "the hint was raised or renewed since",
@@ -68,14 +71,23 @@ class Dispatch:
 def _attempt_verdict(
     means: Dispatch, delivery: Delivery, scheduler: HintReceiver | None, now: datetime
 ) -> DeliveryOutcome | None:
-    """Tell a receiver of a verdict; what is newer of it is owed by itself, and takes the place of what is older."""
+    """Tell a receiver of a verdict; what is newer of it is owed by itself, and takes the place of what is older.
+
+    While a person silences it, it waits; that it has ended is told all the same.
+    """
     with means.engine.connect() as connection:
         found = verdict(connection, delivery.hint)
+        stands = found is not None and found.state in STANDING_STATES
+        quiet = silenced_until(connection, found, now) if found is not None and stands else None
     if scheduler is None or found is None or found.revision > delivery.payload["data"]["verdict"]["revision"]:
         why = "superseded" if scheduler is not None else "failed"
         with writing(means.engine).begin() as connection:
             kept = replace(delivery, state="expired" if scheduler is not None else "failed", last_error=_GIVEN_UP[why])
             save_attempt_result(connection, kept)
+        return None
+    if quiet is not None:
+        with writing(means.engine).begin() as connection:
+            save_attempt_result(connection, replace(delivery, due=min(quiet, now + _LOOK_AGAIN)))
         return None
     began = time.perf_counter()
     outcome = scheduler.send(delivery, means.wall())

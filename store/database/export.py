@@ -163,6 +163,7 @@ EXPORTED = (
     hint_tables.check_cases,
     verdict_tables.verdicts,
     verdict_tables.verdict_revisions,
+    verdict_tables.thread_entries,
     schema.rules,
     schema.sidecars,
     schema.event_days,

@@ -191,8 +191,8 @@ class _Pruning:
         waiting = _waiting_since(connection, self.name)
         if waiting is not None:
             old.append(table.c.received < waiting)
-        if self.name == "verdicts":
-            _delete_parts(connection, sa.select(table.c.id).where(*old))
+        if self.name in ("verdicts", "incidents"):
+            _delete_parts(connection, self.name, sa.select(table.c.id).where(*old))
         return _delete_summed(connection, self.name, table, sa.and_(*old))
 
 
@@ -213,9 +213,11 @@ def _delete_summed(connection: sa.Connection, name: str, table: sa.Table, old: s
     return connection.scalar(sa.select(sa.func.count()).select_from(gone).add_cte(kept)) or 0
 
 
-def _delete_parts(connection: sa.Connection, gone: sa.Select[Any]) -> None:
-    """What belongs to verdicts that go: each change of them, and whom they named."""
-    for table in (verdict_tables.verdict_revisions, verdict_tables.verdict_subjects):
+def _delete_parts(connection: sa.Connection, name: str, gone: sa.Select[Any]) -> None:
+    """What belongs to verdicts and incidents that go: what people did; each change of a verdict, and whom it named."""
+    thread = verdict_tables.thread_entries
+    connection.execute(sa.delete(thread).where(thread.c.subject.in_(gone)))
+    for table in (verdict_tables.verdict_revisions, verdict_tables.verdict_subjects) if name == "verdicts" else ():
         connection.execute(sa.delete(table).where(table.c.verdict.in_(gone)))
 
 

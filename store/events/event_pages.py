@@ -143,7 +143,7 @@ _EVENT = (
     *("line", "time", "node", "source", "kind", "code", "severity", "cause", "action"),
     *("device", "message", "attributes", "file", "id", "received"),
 )
-_INCIDENT = tuple(field.name for field in fields(Incident))
+INCIDENT_COLUMNS = tuple(field.name for field in fields(Incident))
 
 
 def event_page(
@@ -183,7 +183,7 @@ def incident_page(
 ) -> list[dict[str, Any]]:
     """Incidents that showed within a window, at most `limit`, by their start, oldest first."""
     table = schema.incidents
-    query = sa.select(*(table.c[name] for name in _INCIDENT))
+    query = sa.select(*(table.c[name] for name in INCIDENT_COLUMNS))
     if window.until is not None:
         query = query.where(table.c.start < window.until)
     for column, value in ((table.c.node, window.node), (table.c.severity, severity)):

@@ -1,4 +1,4 @@
-"""The tables of verdicts: what is held now, each change of it, whom it touches, and events not weighed yet."""
+"""The tables of verdicts: what is held now, each change, whom it touches, what waits, and what people did about it."""
 
 import sqlalchemy as sa
 
@@ -73,4 +73,27 @@ run_stops = sa.Table(  # the first verdict of each stop of a run, as `foreshock 
     sa.Column("end", UtcTime, primary_key=True),  # of the attempt
     sa.Column("made", UtcTime, nullable=False),
     sa.Column("document", sa.Text, nullable=False),  # JSON of the verdict
+)
+
+thread_entries = sa.Table(  # what people did about an incident or a verdict; never updated
+    "thread_entries",
+    metadata,
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("time", UtcTime, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("step", sa.Text, nullable=False),  # ack, note, silence, unsilence, repair, validate, close, reopen
+    sa.Column("subject", sa.Text, nullable=False),  # the incident's id then, or the verdict's
+    sa.Column("node", sa.Text),
+    sa.Column("part", sa.Text, nullable=False),  # which of the incidents of one node and time (`part_of`)
+    sa.Column("moment", UtcTime, nullable=False),  # its start then: an incident that took it in covers it
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text),
+    sa.Column("until", UtcTime),  # of a silence
+    sa.Column("severity", sa.Text),  # these four: what the person saw
+    sa.Column("last", UtcTime),
+    sa.Column("named", sa.Text, nullable=False),
+    sa.Column("extent", sa.Integer, nullable=False),
+    sa.Index(None, "subject", "seq"),
+    sa.Index(None, "node", "moment"),
+    sa.Index(None, "time"),
 )

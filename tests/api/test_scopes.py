@@ -19,7 +19,10 @@ from store.records.hint import Hint
 from .conftest import NOW, QUIET, Clock
 
 PUBLIC = {"livez", "readyz", "healthz", "metrics"}
-SCOPE_OF = dict.fromkeys(("approve_hint", "withdraw_hint", "replay_delivery", "check_verdict"), "act:approve")
+SCOPE_OF = dict.fromkeys(
+    ("approve_hint", "withdraw_hint", "replay_delivery", "check_verdict", "step_incident", "step_verdict"),
+    "act:approve",
+)
 SCOPE_OF |= {"reset_breaker": "act:reset", "post_stop": "act:stop", "ack_hint": "report", "report_validation": "report"}
 SCOPE_OF |= {"post_outages": "ingest:fleet", "post_alerts": "ingest:fleet", "ask_placement": "read", "enroll": "join"}
 TOKENS = tuple(Token(scope, hash_token(f"{scope}-secret"), frozenset({scope})) for scope in SCOPES)

@@ -8,14 +8,19 @@ import pytest
 import sqlalchemy as sa
 from approvers import ALICE
 
+from api.loops.verdicts import plain
 from schedulers.lifecycle.approval import approve
 from schedulers.lifecycle.operator_actions import release_node, withdraw
 from schedulers.policy.settings import Policy
-from schedulers.reconcile.delivery import MAX_PAYLOAD_BYTES, DeliveryOutcome, payload
+from schedulers.reconcile.delivery import MAX_PAYLOAD_BYTES, DeliveryOutcome, payload, verdict_delivery
 from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch
 from store.database.connections import writing
+from store.events.incident_thread import add_entries
 from store.hints.hint_log import audit_page
-from store.hints.outbox import Delivery
+from store.hints.outbox import Delivery, queue_deliveries
+from store.records.incident import ThreadEntry, ThreadWord, verdict_subject
+from store.records.verdict import Verdict
+from store.verdicts.verdict_log import VerdictChange, save_changes
 
 from .cluster import HOUR, NOW, hint
 from .receivers import put, rows_of, state_of
@@ -229,3 +234,47 @@ def test_a_person_approves_what_is_proposed_and_only_that(engine: sa.Engine) -> 
     with writing(engine).begin() as connection:
         approve(connection, "h-a", NOW, ALICE, Policy(mode="approve"))
     assert turn(engine, told, mode="approve") == ["delivered"]
+
+
+STANDING = Verdict(
+    *("gpu", "gpu-001 GPU 3", 0.9, "hardware", "drain_node", NOW, "it fell off the bus"), node="gpu-001", id="v1"
+)
+
+
+def tell(engine: sa.Engine, verdict: Verdict, before: Verdict | None = None) -> None:
+    """Write a verdict and owe it to `ops`, as the engine's turn does."""
+    with writing(engine).begin() as connection:
+        save_changes(connection, [VerdictChange(verdict, "opened", before)], NOW)
+        queue_deliveries(connection, [verdict_delivery(plain(verdict), "opened", "ops", NOW)])
+
+
+def silence(engine: sa.Engine, verdict: Verdict, hours: float) -> None:
+    """Somebody wants to hear nothing of it."""
+    word = ThreadWord("silence", "ann", until=NOW + hours * HOUR)
+    with writing(engine).begin() as connection:
+        add_entries(connection, [ThreadEntry(NOW, word, verdict_subject(verdict))])
+
+
+def test_a_silenced_verdict_waits_until_the_silence_ends(engine: sa.Engine) -> None:
+    """It is owed all the time, and told then: nothing is lost."""
+    told = Told()
+    tell(engine, STANDING)
+    silence(engine, STANDING, hours=2)
+    for minutes in (0, 1, 60, 119):
+        assert turn(engine, told, now=NOW + timedelta(minutes=minutes)) == []
+    assert turn(engine, told, now=NOW + 2 * HOUR) == ["delivered"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"nodes": ("gpu-001", "gpu-002")}, {"name": "gpu-001 GPU 5"}, {"state": "closed"}],
+    ids=["more nodes", "another cause", "it has ended"],
+)
+def test_a_silence_hides_no_more_than_was_silenced(engine: sa.Engine, change: dict[str, Any]) -> None:
+    """The earlier word is dropped, the newer one goes out at once."""
+    told = Told()
+    tell(engine, STANDING)
+    silence(engine, STANDING, hours=2)
+    tell(engine, replace(STANDING, **({"state": "revised"} | change), revision=1), STANDING)
+    assert turn(engine, told) == ["delivered"]
+    assert [one.payload["data"]["verdict"]["revision"] for one in told.got] == [1]
