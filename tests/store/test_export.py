@@ -22,11 +22,13 @@ from store.events.append import (
     append_nodes,
     append_outages,
 )
+from store.events.incident_thread import add_entries
 from store.hints.hint_log import save_hint
 from store.hints.policy_history import note_rules
 from store.models.scores import LinkScore, save_link_scores, save_scores
 from store.records.event import Device, Event
 from store.records.hint import Evidence, Hint
+from store.records.incident import ThreadEntry, ThreadWord, verdict_subject
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
@@ -75,6 +77,8 @@ def fill(engine: sa.Engine) -> None:
         connection.execute(topology_tables.node_groups.insert().values(shared))
         cause = Verdict("gpu", "n2/0", 0.9, "hardware", "reboot_node", NOW, "ü,\n'", node="n2", nodes=("n2",), id="v")
         save_changes(connection, [VerdictChange(cause, "opened")], NOW)
+        word = ThreadWord("silence", "ann", "fabric work", until=NOW + timedelta(hours=2))
+        add_entries(connection, [ThreadEntry(NOW, word, verdict_subject(cause))])
 
 
 def fill_hint_tables(connection: sa.Connection) -> None:
