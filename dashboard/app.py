@@ -17,7 +17,7 @@ from dashboard.client import ApiAddress, ApiClient, ApiProblem
 from dashboard.panels import page, sign_in
 from dashboard.panels.page import Site
 from dashboard.panels.sign_in import SignIn, SignInWay
-from dashboard.views import cluster, collection, goodput, hints, models, node, repair, verdicts
+from dashboard.views import cluster, collection, goodput, hints, incidents, models, node, repair, verdicts
 
 # Streamlit leaves a sixth of the screen empty above the first line, and fades parts that are being redrawn.
 STYLE = """
@@ -43,6 +43,7 @@ ICON = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -4 41 41">{TREMOR}</
 PAGES: dict[str, tuple[Callable[[Site], None], str]] = {
     "cluster": (cluster.page, ":material/grid_view:"),
     "verdicts": (verdicts.page, ":material/troubleshoot:"),
+    "incidents": (incidents.page, ":material/emergency_home:"),
     "node": (node.page, ":material/dns:"),
     "goodput": (goodput.page, ":material/timelapse:"),
     "hints": (hints.page, ":material/campaign:"),
@@ -66,6 +67,10 @@ def _first_by_name(first: StreamlitPage) -> StreamlitPage:
 def _drawing(view: Callable[[Site], None], site: Callable[[], Site]) -> Callable[[], None]:
     """A page's function as Streamlit calls it."""
     return lambda: view(site())
+
+
+def _site(api: ApiClient, pages: dict[str, StreamlitPage]) -> Site:
+    return Site(api, pages["node"], verdict_page=pages["verdicts"], incident_page=pages["incidents"])
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
@@ -122,7 +127,7 @@ def main(argv: list[str]) -> None:
         pages: dict[str, StreamlitPage] = {}
         for name, (view, icon) in PAGES.items():
             pages[name] = st.Page(
-                _drawing(view, lambda: Site(api, pages["node"], verdict_page=pages["verdicts"])),
+                _drawing(view, lambda: _site(api, pages)),
                 title=name.capitalize(),
                 icon=icon,
                 url_path="" if name == FIRST else name,

@@ -158,6 +158,23 @@ class ApiClient:
         """The incidents that showed since a moment, newest first; `limit` <= 1000."""
         return self._newest(IncidentJson, "incidents", limit, {"since": since.isoformat()})
 
+    def incident(self, ident: str) -> IncidentJson:
+        """One incident with its thread and the verdicts that put it down to a cause."""
+        return self._get(IncidentJson, f"incidents/{quote(ident, safe='')}")
+
+    def events_between(self, node: str, since: datetime, until: datetime, limit: int) -> list[EventJson]:
+        """The first events of a node within a window, oldest first; `limit` <= 1000."""
+        window = {"node": node, "since": since.isoformat(), "until": until.isoformat(), "limit": str(limit)}
+        return list(self._page(EventJson, "events", window).items)
+
+    def hints_of(self, node: str) -> list[HintJson]:
+        """The newest hints on a node, newest first."""
+        return self._newest(HintJson, "hints", PAGE, {"node": node})
+
+    def step(self, kind: str, ident: str, step: str, text: str = "") -> None:
+        """Acknowledge, note, silence, close ... one of the `incidents` or `verdicts`; needs the scope `act:approve`."""
+        self._send("POST", f"{kind}/{quote(ident, safe='')}/{step}", {}, {"text": text})
+
     def verdicts(self, limit: int, until: datetime) -> list[VerdictJson]:
         """The newest verdicts whose first sign came before a moment, newest first; `limit` <= 1000."""
         return self._newest(VerdictJson, "verdicts", limit, {"until": until.isoformat()})

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 import streamlit as st
 
@@ -35,6 +36,7 @@ def incident_rows(
     """
     rows = [
         {
+            "open": f"incidents?incident={quote(i.id, safe='')}",
             "when": words.when(i.start, now),
             "severity": [i.severity],
             "node": i.node or words.DASH,
@@ -192,10 +194,10 @@ def worst_first(nodes: Sequence[NodeJson]) -> list[NodeJson]:
     return sorted(nodes, key=lambda n: (rank.get(n.state, rank["ok"] - 0.5), -(n.score_24h or 0.0), n.node))
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
     """A value as a cell: a person may save the table as CSV and open it in a spreadsheet, which runs formulas."""
     if isinstance(value, list):
-        return [_cell(item) for item in value]
+        return [cell(item) for item in value]
     return csv_value(value)
 
 
@@ -220,12 +222,14 @@ def show(
         configured["device"]["width"] = device_px
     for name in configured.keys() & {"events", "gpu_hours"}:
         configured[name] = st.column_config.NumberColumn(configured[name]["label"], format="localized")
+    if "open" in configured:
+        configured["open"] = st.column_config.LinkColumn("", display_text="open")
     if "severity" in configured:
         configured["severity"] = st.column_config.MultiselectColumn(
             "Severity", options=list(vocabulary.SEVERITY_COLOURS), color=list(vocabulary.SEVERITY_COLOURS.values())
         )
     st.dataframe(
-        [{name: _cell(value) for name, value in row.items()} for row in rows],
+        [{name: cell(value) for name, value in row.items()} for row in rows],
         hide_index=True,
         column_config=configured,
         key=key,

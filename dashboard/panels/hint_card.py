@@ -107,10 +107,10 @@ def consent(hint: HintJson, now: datetime) -> str:
     yes = hint.evidence.get("approved")
     if isinstance(yes, Mapping):
         earlier = [str(each.get("by")) for each in _items(hint.evidence.get("approvals"))]
-        who = " and ".join(dict.fromkeys(map(someone, [*earlier, str(yes.get("by") or "somebody")])))
+        who = " and ".join(dict.fromkeys(map(words.someone, [*earlier, str(yes.get("by") or "somebody")])))
         return f"{who}, {words.when(_moment(yes.get('time')), now)} UTC"
     if hint.approvals:
-        given = " and ".join(f"{someone(each.by)}, {words.when(each.time, now)} UTC" for each in hint.approvals)
+        given = " and ".join(f"{words.someone(each.by)}, {words.when(each.time, now)} UTC" for each in hint.approvals)
         return f"{given}; **{len(hint.approvals)} of {hint.approvals_needed}**: it needs another person"
     if hint.state == "proposed":
         quiet = hint.evidence.get("quiet")
@@ -119,12 +119,6 @@ def consent(hint: HintJson, now: datetime) -> str:
     if hint.state == "shadow":
         return "nobody (shadow mode)"
     return "the policy" + (f", version {words.plain(hint.policy)}" if hint.policy else "")
-
-
-def someone(actor: str) -> str:
-    """An actor of the audit as a person reads it: `person:alice@example.com` is alice@example.com."""
-    name, _, by = actor.partition(" token:")
-    return words.named(name.removeprefix("person:")) + (f" (through {words.plain(by)})" if by else "")
 
 
 def has_approved(caller: CallerJson, hint: HintJson) -> bool:

@@ -28,12 +28,13 @@ _BANNERS = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What every page is handed: the API's client, and the pages of a node and of a verdict, for links (`st.Page`)."""
+    """What every page is handed: the API's client, and for links the pages of a node, a verdict and an incident."""
 
     client: ApiClient
     node_page: Any = None
     caller: CallerJson = field(default_factory=CallerJson)  # who looks: may do nothing until the API has said more
     verdict_page: Any = None
+    incident_page: Any = None
 
     def may(self, scope: str) -> bool:
         """Whether the person, or the dashboard's token, may do something."""

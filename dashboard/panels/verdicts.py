@@ -5,7 +5,7 @@ from datetime import datetime
 
 import streamlit as st
 
-from dashboard.panels import frames
+from dashboard.panels import frames, thread
 from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
 from dashboard.text import words
@@ -13,6 +13,7 @@ from wire.verdicts import VerdictEvidenceJson, VerdictJson
 
 MOST_CARDS = 5
 MOST_ROWS = 200
+MOST_BARS = 12
 
 
 def cards(site: Site, found: Sequence[VerdictJson], now: datetime) -> None:
@@ -34,6 +35,8 @@ def card(site: Site, verdict: VerdictJson, now: datetime) -> None:
             link(site, verdict)
             badge(verdict)
             st.markdown(f"**{words.risk(verdict.probability)}**", width="content")
+            if sayings.is_taken(verdict):
+                thread.badges(verdict.life, now)
         if verdict.reason:
             st.caption(words.plain(verdict.reason[:300]))
         felt = sayings.suffering(verdict)
@@ -55,6 +58,20 @@ def badge(verdict: VerdictJson) -> None:
     """Its state, coloured."""
     state = sayings.STATES.get(verdict.state, words.plain(verdict.state))
     st.badge(state, color=sayings.TINTS.get(verdict.state, "gray"))
+
+
+def evidence_bars(found: Sequence[tuple[VerdictEvidenceJson, str]], key: str) -> None:
+    """The reasons for and against as bars, the weightiest first: to the right what speaks for it."""
+    ordered = sorted(found, key=lambda one: -abs(one[0].weight))[:MOST_BARS]
+    rows: list[frames.Row] = [
+        {"what": words.shown(one.text), "weight": round(one.weight if side == "for" else -one.weight, 1)}
+        for one, side in ordered
+    ]
+    most = max(abs(one.weight) for one, _side in ordered) or 1.0
+    bar = st.column_config.ProgressColumn("Weight", min_value=-most, max_value=most, format="%+.1f")
+    configured = {"what": st.column_config.TextColumn("What speaks for and against it", width="large"), "weight": bar}
+    cells = [{name: frames.cell(value) for name, value in row.items()} for row in rows]
+    st.dataframe(cells, hide_index=True, column_config=configured, key=key)
 
 
 def evidence_rows(found: Sequence[VerdictEvidenceJson]) -> list[frames.Row]:

@@ -44,11 +44,20 @@ def standing(verdicts: Sequence[VerdictJson]) -> list[VerdictJson]:
 
 
 def first_of(verdicts: Sequence[VerdictJson]) -> VerdictJson | None:
-    """The one that a page begins with: the likeliest cause, or that the cause is not known; None where none stands."""
-    found = standing(verdicts)
+    """The one that a page begins with: the likeliest cause, or that the cause is not known; None where none stands.
+
+    One that nobody has taken yet goes before those that are in somebody's hands.
+    """
+    found = sorted(standing(verdicts), key=is_taken)
     named = [one for one in found if one.cause_class != "unknown" and one.probability >= _SURE]
     unknown = [one for one in found if one.cause_class == "unknown"]
     return next(iter(named or unknown or found), None)
+
+
+def is_taken(verdict: VerdictJson) -> bool:
+    """Whether somebody is at it, or has had it silenced."""
+    life = verdict.life
+    return life is not None and (life.state != "open" or life.silenced_until is not None)
 
 
 def title(verdict: VerdictJson) -> str:

@@ -127,6 +127,12 @@ def named(name: str) -> str:
     return f"`{name}`" if _ADDRESS.fullmatch(name) else plain(name)
 
 
+def someone(actor: str) -> str:
+    """An actor of the audit as a person reads it: `person:alice@example.com` is alice@example.com."""
+    name, _, by = actor.partition(" token:")
+    return named(name.removeprefix("person:")) + (f" (through {plain(by)})" if by else "")
+
+
 def shown(text: str) -> str:
     """Text from outside for a place that knows no markup, as a table's cell: what is hidden in it is seen."""
     return visible(" ".join(text.split()))

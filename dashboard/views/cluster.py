@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import streamlit as st
 
 from dashboard.panels import fabric_map, frames
 from dashboard.panels import page as panels
+from dashboard.panels import thread as people
 from dashboard.panels import verdicts as verdict_panels
 from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
@@ -40,6 +42,7 @@ def _live(site: Site) -> None:
         verdicts = [one for one in standing if one.since <= cluster.now + _SKEW]
         if (first := sayings.first_of(verdicts)) is not None:
             panels.banner(*sayings.headline(first, len(sayings.standing(verdicts)) - 1))
+            people.draw(replace(site, caller=site.client.whoami()), "verdicts", first.id, first.life, cluster.now)
         if not cluster.stale:
             panels.banner(*words.headline(cluster))
         panels.as_of(cluster)

@@ -37,10 +37,22 @@ def page(site: Site) -> None:
             )
             return
         requested = st.query_params.get("node")
-        if requested and requested not in names:
-            st.warning(f"No node is called {words.plain(requested)}: choose one of the {len(names):,} below.")
-        chosen = st.selectbox("Node, the worst first", names, key="node", bind="query-params", format_func=words.shown)
-        _live(site, chosen or names[0])
+        unknown = requested if requested and requested not in names else None
+        if unknown is not None:
+            st.warning(f"No node is called {words.plain(unknown)}: choose one of the {len(names):,} below.")
+        chosen = st.selectbox(
+            "Node, the worst first",
+            names,
+            index=0 if unknown is None else None,
+            key="node",
+            bind="query-params",
+            format_func=words.shown,
+            placeholder="choose a node",
+        )
+        if chosen is None:
+            panels.as_of(site.client.cluster())  # of nobody asked for nothing is shown
+            return
+        _live(site, chosen)
 
 
 @st.fragment(run_every=panels.REFRESH_S)

@@ -1,12 +1,14 @@
 """The Verdicts page: what is the cause, how sure that is and why, who suffers, what to do, and how it has changed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import streamlit as st
 
 from dashboard.panels import frames
 from dashboard.panels import page as panels
+from dashboard.panels import thread as people
 from dashboard.panels import verdicts as parts
 from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
@@ -44,7 +46,9 @@ def page(site: Site) -> None:
             bind="query-params",
             format_func=lambda ident: words.shown(names.get(ident or "", ident or "")),
         )
+        site = replace(site, caller=site.client.whoami())
         _live(site, chosen or ids[0])
+        people.note(site, "verdicts", chosen or ids[0])
 
 
 def _until(site: Site, moment: datetime) -> list[VerdictJson]:
@@ -74,10 +78,13 @@ def _live(site: Site, ident: str) -> None:
         verdict = site.client.verdict(ident)
         panels.banner(*sayings.headline(verdict))
         panels.as_of(cluster)
+        people.draw(site, "verdicts", verdict.id, verdict.life, cluster.now)
         _facts(site, verdict, cluster)
         _evidence(verdict)
         _who(site, verdict)
         _changes(verdict, cluster)
+        people.thread(verdict.thread, cluster.now)
+        _incidents(site, verdict)
 
 
 def _facts(site: Site, verdict: VerdictJson, cluster: ClusterJson) -> None:
@@ -141,6 +148,16 @@ def _who(site: Site, verdict: VerdictJson) -> None:
         with st.expander(f"All {len(verdict.nodes):,} nodes", key="all_nodes"):
             rows = [{"node": name, "what": "suffers" if name in victims else "touched"} for name in verdict.nodes]
             frames.show(rows, "verdict_nodes", most=12)
+
+
+def _incidents(site: Site, verdict: VerdictJson) -> None:
+    """The incidents that it explains, each with its page."""
+    if not verdict.incidents or site.incident_page is None:
+        return
+    with st.expander(f"Its incidents ({len(verdict.incidents):,})", key="incidents"):
+        for ident in verdict.incidents[:MOST_LINKS]:
+            label = words.plain(words.shown(f"incident {ident}")[:120])
+            st.page_link(site.incident_page, label=label, query_params={"incident": ident})
 
 
 def _changes(verdict: VerdictJson, cluster: ClusterJson) -> None:

@@ -94,7 +94,14 @@ INCIDENT = {
     "count": 2,
     "kinds": {"xid:79": 2},
     "blast_radius": 3,
+    "life": {"state": "acknowledged", "owner": "person:ann", "by": "person:ann", "since": "2025-03-29T03:10:00Z"}
+    | {"silenced_until": "2025-03-29T07:10:00Z", "entries": 2, "again": None},
 }
+THREAD = [
+    {"time": "2025-03-29T03:10:00Z", "actor": "person:ann", "step": "ack", "text": "", "owner": None, "until": None},
+    {"time": "2025-03-29T03:10:05Z", "actor": "person:ann", "step": "silence", "text": "riser ordered", "owner": None}
+    | {"until": "2025-03-29T07:10:00Z"},
+]
 EVENT = {
     "id": "e1",
     "line": 1,
@@ -404,8 +411,9 @@ def api() -> Iterator[CannedApi]:
             "nodes/gpu-017": DETAIL,
             "events": listed(EVENT),
             "incidents": listed(INCIDENT),
+            "incidents/i1": INCIDENT | {"thread": THREAD, "verdicts": ["v1"]},
             "verdicts": listed(VERDICT),
-            "verdicts/v1": VERDICT | {"revisions": [REVISION]},
+            "verdicts/v1": VERDICT | {"revisions": [REVISION], "life": INCIDENT["life"], "thread": THREAD},
             "runs": listed(RUN),
             "runs/llm-70b/goodput": LEDGER,
             "goodput/cluster": CLUSTER_GOODPUT,

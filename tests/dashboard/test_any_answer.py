@@ -7,8 +7,9 @@ from drawn_page import Opened, failing, seen
 
 # What each page asks for, in the order in which it asks.
 READS = {
-    "cluster": ("cluster", "verdicts", "nodes", "incidents", "map", "events"),
-    "verdicts": ("cluster", "verdicts", "verdicts/v1"),
+    "cluster": ("cluster", "verdicts", "whoami", "nodes", "incidents", "map", "events"),
+    "verdicts": ("cluster", "verdicts", "whoami", "verdicts/v1"),
+    "incidents": ("cluster", "incidents", "whoami", "incidents/i1", "verdicts/v1", "events", "hints"),
     "node": ("nodes", "cluster", "nodes/gpu-017", "verdicts"),
     "goodput": (
         *("runs", "cluster", "runs/llm-70b/goodput", "advice/checkpoint", "advice/spares"),

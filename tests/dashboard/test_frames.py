@@ -38,6 +38,7 @@ def test_an_incident_says_when_where_what_and_what_to_do() -> None:
             "what": "Xid 79, driver can no longer reach the GPU over PCIe: Off the bus.",
             "events": 2,
             "do": "reboot the node",
+            "open": "incidents?incident=i1",
         }
     ]
 

@@ -152,7 +152,7 @@ def test_the_node_page_follows_its_address(opened: Any) -> None:
     assert drawn.selectbox[0].value == "gpu-017"
     assert "gpu-017 is faulty; the chance of an unplanned outage is 83 % within 24 h" in seen(drawn)
     assert len(drawn.get("plotly_chart")) == 3
-    assert [next(iter(table.value.columns)) for table in drawn.dataframe] == ["device", "when", "began", "when"]
+    assert [next(iter(table.value.columns)) for table in drawn.dataframe] == ["device", "open", "began", "when"]
 
 
 def test_another_node_can_be_chosen(opened: Any, api: Any) -> None:
@@ -183,9 +183,12 @@ def test_what_a_node_itself_measures_is_asked_for_when_it_is_wanted(opened: Any,
 
 
 def test_an_address_that_names_no_node_says_so(opened: Any) -> None:
-    """And shows the worst one."""
+    """And shows no other node in its place."""
     drawn = opened("node", node="gpu-999")
     assert "No node is called gpu-999" in seen(drawn)
+    assert "gpu-017 is faulty" not in seen(drawn)
+    assert not drawn.dataframe
+    drawn.selectbox[0].select("gpu-017").run()
     assert "gpu-017 is faulty" in seen(drawn)
 
 

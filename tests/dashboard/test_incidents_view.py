@@ -1,0 +1,96 @@
+"""The Incidents page: whose a fault is, what people did, and the buttons that say more."""
+
+from typing import Any
+
+import pytest
+from drawn_page import Opened, seen
+
+from dashboard.views import incidents
+from wire.events import IncidentJson
+from wire.message import decode
+
+from .conftest import INCIDENT, CannedApi
+
+
+def shown(life: dict[str, Any] | None) -> dict[str, Any]:
+    """The incident with a life."""
+    return INCIDENT | {"life": life, "thread": [], "verdicts": ["v1"]}
+
+
+def test_the_page_begins_with_what_happened_and_whose_it_is(drawn: Opened) -> None:
+    """Then what to do, what is behind it, its lines, what was asked, and who said what."""
+    said = seen(drawn("incidents"))
+    assert (
+        "**Xid 79, driver can no longer reach the GPU over PCIe on gpu-017, GPU 3 (0000:0f:00.0): "
+        "acknowledged, with ann.**" in said
+    )
+    for part in ("reboot the node", "leaf004", "What was said", "What was asked of the scheduler", "What people did"):
+        assert part in said
+    assert "with **ann**" in said
+
+
+def test_a_fault_that_nobody_has_is_told_as_such(drawn: Opened, api: CannedApi) -> None:
+    """And the first button takes it."""
+    api.answers["incidents/i1"] = shown({"state": "open"})
+    page = drawn("incidents")
+    assert "nobody has taken it yet" in page.error[0].value
+    assert [button.label for button in page.button][:3] == ["Acknowledge", "Close", "Silence for 4 h"]
+    page.button(key="ack_i1").click().run()
+    assert api.said == [("incidents/i1/ack", {"text": ""})]
+
+
+def test_what_undid_a_word_is_told(drawn: Opened, api: CannedApi) -> None:
+    """It is open again, and why."""
+    api.answers["incidents/i1"] = shown({"state": "open", "again": "it is worse than when person:ann saw it"})
+    assert "It is worse than when person:ann saw it." in seen(drawn("incidents"))
+
+
+@pytest.mark.parametrize(
+    ("state", "labels"),
+    [
+        ("acknowledged", ["In repair", "Close"]),
+        ("in_repair", ["Repaired and tested", "Close"]),
+        ("validated", ["Close", "Open again"]),
+        ("closed", ["Open again"]),
+        ("frozen", ["Acknowledge", "Close"]),  # of a newer server
+    ],
+)
+def test_each_state_has_its_steps(drawn: Opened, api: CannedApi, state: str, labels: list[str]) -> None:
+    """What may follow, and no more."""
+    api.answers["incidents/i1"] = shown({"state": state})
+    found = [button.label for button in drawn("incidents").button]
+    assert [label for label in found if label not in ("Silence for 4 h", "Add the note")] == labels
+
+
+def test_a_note_is_sent_as_it_was_written(drawn: Opened, api: CannedApi) -> None:
+    """One that says nothing is not."""
+    page = drawn("incidents")
+    page.text_input(key="note_text_i1").set_value("  ")
+    next(one for one in page.button if one.label == "Add the note").click().run()
+    assert api.said == []
+    page.text_input(key="note_text_i1").set_value("riser *reseated*")
+    next(one for one in page.button if one.label == "Add the note").click().run()
+    assert api.said == [("incidents/i1/note", {"text": "riser *reseated*"})]
+
+
+def test_who_may_not_act_sees_no_button(drawn: Opened, api: CannedApi) -> None:
+    """But all the rest."""
+    api.answers["whoami"] = {"name": "guest", "scopes": ["read"]}
+    page = drawn("incidents")
+    assert not page.button
+    assert "What people did" in seen(page)
+
+
+def test_open_ones_come_first(api: CannedApi) -> None:
+    """Then those in somebody's hands; the worst first among them."""
+
+    def one(ident: str, state: str, severity: str) -> IncidentJson:
+        import orjson
+
+        return decode(
+            IncidentJson, orjson.dumps(INCIDENT | {"id": ident, "severity": severity, "life": {"state": state}})
+        )
+
+    found = [one("a", "closed", "fatal"), one("b", "acknowledged", "error"), one("c", "open", "warning")]
+    found.append(one("d", "open", "fatal"))
+    assert [each.id for each in incidents._ordered(found)] == ["d", "c", "b", "a"]
