@@ -115,8 +115,9 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
 
     `link`: of the device, where one is known. `domain`: the NVLink domain that the fault took along, `nodes` those of
     it that felt it: `node` alone is the culprit, and nothing is asked of the others. `shown`: when a gauge last showed
-    that the fault stands, long after its own events. `life`: what people have made of it. Of one incident asked for by
-    its id: its `thread`, and the `verdicts` that put it down to a cause, the likeliest first.
+    that the fault stands, long after its own events. `devices`: all that are as bad as `device`, that first. `life`:
+    what people have made of it. Of one incident asked for by its id: its `thread`, and the `verdicts` that put it down
+    to a cause, the likeliest first.
     """
 
     id: str
@@ -140,7 +141,8 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
     domain: Annotated[str | None, example("nvl72-03")] = None
     nodes: list[str] = []
     shown: Time | None = None
-    life: LifeJson | None = None
+    devices: Sometimes[list[DeviceJson]] = []
+    life: Sometimes[LifeJson | None] = None
     thread: Sometimes[list[ThreadEntryJson]] = []
     verdicts: Sometimes[list[str]] = []
 

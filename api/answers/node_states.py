@@ -1,6 +1,5 @@
 """The state of each node: unknown, out, cordoned, faulty, at_risk, silent or ok. The database judges; this reads it."""
 
-from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,24 +12,14 @@ from store.nodes.fleet import FleetQuery, NodePage, node_page
 from store.nodes.node_states import heard_until, newest_scoring
 from store.records import fault_catalog
 from store.records.event import format_time
-from store.records.incident import Incident
 
 # What an event or incident means to people: the catalogue's description of its kind and code.
-
-_INCIDENT = tuple(field.name for field in fields(Incident))
 
 
 def with_meaning(row: dict[str, Any]) -> dict[str, Any]:
     """An event or incident of an answer, with what it means."""
     row["meaning"] = fault_catalog.kind_description(row["kind"], row["code"], row["severity"], row["cause"])
     return row
-
-
-def incident_in_words(incident: Incident) -> dict[str, Any]:
-    """The object of an incident in an answer."""
-    # Not dataclasses.asdict: it copies every value, which is most of the cost of a page of a thousand.
-    shown = {name: getattr(incident, name) for name in _INCIDENT}
-    return with_meaning(shown | {"device": asdict(incident.device)})
 
 
 FAULTY_FOR = timedelta(hours=24)

@@ -15,7 +15,7 @@ from api.edge.auth import Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server
-from store.events.event_pages import INCIDENT_COLUMNS, EventWindow, incident_page
+from store.events.event_pages import INCIDENT_COLUMNS, EventWindow, incident_page, with_devices
 from store.events.incident_thread import incident_known_by, incident_subject, lives_of
 from store.records.event import Severity
 from store.records.incident import IncidentLife, ThreadEntry
@@ -72,7 +72,8 @@ def get_incident(_who: Reader, server: Server, incident: IncidentId) -> Response
         life, thread = lives_of(connection, [incident_subject(row)], server.clock())[row["id"]]
         causes = verdicts_between(connection, row["start"] - _EARLIER, row["end"] + _LATER, row["node"])
     named = sorted((one for one in causes if row["id"] in one.incidents), key=lambda one: -one.probability)
-    shown = _shown({name: row[name] for name in INCIDENT_COLUMNS}, life)
+    (whole,) = with_devices([{name: row[name] for name in (*INCIDENT_COLUMNS, "heads")}])
+    shown = _shown(whole, life)
     return reply(shown | {"thread": said(thread), "verdicts": [one.id for one in named]})
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from api.answers.node_states import NO_TIME, incident_in_words, node_objects
+from api.answers.node_states import NO_TIME, node_objects, with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
@@ -16,7 +16,7 @@ from api.edge.problem import Problem
 from api.server.state import Server
 from predictor.devices.node_devices import node_devices
 from store.events.append import MAX_AHEAD
-from store.events.event_pages import read_incidents
+from store.events.event_pages import EventWindow, incident_page
 from store.hints.holds import with_holds
 from store.nodes.fleet import NodePage
 from store.nodes.inventory import read_outages
@@ -67,14 +67,15 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
             raise Problem(404, f"no node {node!r} has been heard of")
         outages = read_outages(connection, until=now, node=node)
         # Those that a host whose clock runs ahead dates later than now are not hidden.
-        incidents = read_incidents(connection, since, max(now, datetime.now(UTC)) + MAX_AHEAD, node)
+        window = EventWindow(since, max(now, datetime.now(UTC)) + MAX_AHEAD, node)
+        incidents = incident_page(connection, window, None, MAX_LIMIT, newest=True)
         past = {
             # As its scores: what the filter says of a part is of one that works.
             "devices": [
                 asdict(device)
                 for device in (node_devices(connection, node, now) if found[0].get("withheld") is None else ())
             ],
-            "incidents": [incident_in_words(one) for one in incidents],
+            "incidents": [with_meaning(one | {"nodes": one["nodes"] or []}) for one in incidents],
             "outages": [outage for outage in outages if outage.end is None or outage.end >= since],
             "hints": with_holds(connection, node_hints(connection, node, since)),
             "telemetry": node_telemetry(connection, node, since),

@@ -59,8 +59,11 @@ def incident_rows(
 
 
 def _of_incident(incident: IncidentJson, brief: bool = False) -> str:
-    """The device, and its link where one is known."""
+    """The device, and its link where one is known; with the others that are as bad."""
     device = words.device(incident.device, brief=brief, name=incident.name)
+    others = [words.device(one, brief=brief) for one in incident.devices[1:]]
+    if others:
+        return ", ".join([device, *others])
     return device if incident.link is None else f"{device} link {incident.link}"
 
 

@@ -87,7 +87,8 @@ def _live(site: Site, ident: str) -> None:
 def headline(incident: IncidentJson) -> tuple[str, str]:
     """What happened where, and whether anybody is at it."""
     where = words.plain(incident.node or "no node")
-    device = words.device(incident.device, name=incident.name)
+    named = [words.device(one, name=incident.name if at == 0 else None) for at, one in enumerate(incident.devices)]
+    device = ", ".join(named) or words.device(incident.device, name=incident.name)
     place = f"{where}, {words.plain(device)}" if device and incident.device.type != "node" else where
     text = f"{words.plain(words.what(incident))} on {place}"
     life = incident.life

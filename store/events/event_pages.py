@@ -3,17 +3,18 @@
 Times are half-open: since <= time < until.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
-from store.records.event import Device, Event
+from store.records.event import Device, Event, Severity
 from store.records.incident import Incident, incident_of
 from store.tables import schema
-from store.tables.pages import TimeStretch, backwards, between, forwards, ordered_page
+from store.tables.pages import TimeStretch, backwards, between, document_of, forwards, ordered_page
 from store.tables.schema import LONG, LONG_INCIDENT
 
 _FETCH = 5_000
@@ -181,16 +182,16 @@ def _stretches(window: EventWindow, newest: bool, now: datetime | None) -> Itera
 def incident_page(
     connection: sa.Connection, window: EventWindow, severity: str | None, limit: int, newest: bool = False
 ) -> list[dict[str, Any]]:
-    """Incidents that showed within a window, at most `limit`, by their start, oldest first."""
+    """Incidents that showed within a window, at most `limit`, by their start, oldest first; with their `devices`."""
     table = schema.incidents
-    query = sa.select(*(table.c[name] for name in INCIDENT_COLUMNS))
+    query = sa.select(*(table.c[name] for name in INCIDENT_COLUMNS), table.c.heads)
     if window.until is not None:
         query = query.where(table.c.start < window.until)
     for column, value in ((table.c.node, window.node), (table.c.severity, severity)):
         if value is not None:
             query = query.where(column == value)
     if window.since is None:
-        return ordered_page(connection, query, "start", window.after, (limit, newest))
+        return with_devices(ordered_page(connection, query, "start", window.after, (limit, newest)))
     rows: list[dict[str, Any]] = []
     parts = (_lasting(query, connection.dialect.name, window.since), query.where(table.c.start >= window.since))
     for part in parts[::-1] if newest else parts:
@@ -198,7 +199,44 @@ def incident_page(
         rows = found + rows if newest else rows + found
         if len(rows) >= limit:
             break
+    return with_devices(rows)
+
+
+class _HeadDevice(msgspec.Struct):
+    """What is read of an incident's heads: what happened to which device, how bad it was."""
+
+    severity: Severity
+    device: Device
+    follows: bool = False
+
+
+_HEADS = msgspec.json.Decoder(list[_HeadDevice])
+
+
+def with_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of incidents with `heads` made `devices`: every device that is as bad as the one that names it, that first.
+
+    A device is named as that one is, by its address, UUID or index: under another name it might be the same.
+    """
+    for row in rows:
+        heads, own = row.pop("heads"), row["device"]
+        row["devices"] = [own]
+        if heads:
+            row["devices"] += _others(_HEADS.decode(heads), document_of(row, "device"), row["severity"])
     return rows
+
+
+_NAMED_BY = ("pci", "uuid", "index")
+
+
+def _others(heads: Sequence[_HeadDevice], own: Mapping[str, Any], severity: str) -> list[dict[str, Any]]:
+    by = next((name for name in _NAMED_BY if own[name] is not None), "")
+    found: dict[Any, dict[str, Any]] = {}
+    for head in heads:
+        device = asdict(head.device)
+        if head.severity == severity and not head.follows and device["type"] == own["type"]:
+            found.setdefault(device.get(by), device)
+    return [device for name, device in found.items() if name not in (None, own.get(by))]
 
 
 def _lasting(query: sa.Select[Any], dialect: str, since: datetime) -> sa.Select[Any]:

@@ -21,7 +21,7 @@ from store.records.incident import IncidentLife, ThreadEntry, ThreadSubject, Thr
 from store.records.verdict import Verdict
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
-from store.tables.pages import moment_of
+from store.tables.pages import document_of, moment_of
 from store.tables.verdict_tables import thread_entries
 
 # Of one thread: who writes more has lost his way, or is a program.
@@ -38,7 +38,7 @@ def incident_subject(row: Mapping[str, Any]) -> ThreadSubject:
 
 def _unplaced(row: Mapping[str, Any]) -> str:
     """Incidents of no node are told apart by device and kind."""
-    device = row["device"] or {}
+    device = document_of(row, "device") or {}
     where = [str(value) for value in device.values() if value is not None]
     return " ".join([row["kind"], *where, row["name"] or ""])
 

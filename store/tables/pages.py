@@ -118,6 +118,12 @@ def answer_rows(connection: sa.Connection, page: sa.FromClause, *order: sa.Colum
     return [dict(zip(names, row, strict=True)) for row in result.all()]
 
 
+def document_of(row: Mapping[str, Any], name: str) -> Any:
+    """A JSON document of an object, whichever way it was read."""
+    value = row[name]
+    return orjson.loads(orjson.dumps(value)) if isinstance(value, orjson.Fragment) else value
+
+
 def moment_of(row: Mapping[str, Any], name: str) -> datetime:
     """A time of an object, whichever way it was read."""
     value = row[name]

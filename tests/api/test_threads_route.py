@@ -272,3 +272,35 @@ def test_threads_go_with_their_incidents_and_verdicts(client: TestClient, engine
     assert kept() == 1
     prune(engine, keep.before(NOW + timedelta(days=92)))
     assert kept() == 0
+
+
+def test_every_device_that_fell_off_is_named(any_client: TestClient, any_engine: sa.Engine) -> None:
+    """Three GPUs of one node are one incident; a warning of a fourth is none of its devices."""
+    gpus = [{"type": "gpu", "pci": f"0000:{bus}:00.0"} for bus in ("0f", "10", "11")]
+    lost = [event(at, at, device=gpu) for at, gpu in enumerate(gpus)]
+    sent(
+        any_client,
+        any_engine,
+        *lost,
+        event(9, 9, code=31, severity="warning", device={"type": "gpu", "pci": "0000:12:00.0"}),
+    )
+    (listed,) = any_client.get("/api/v1/incidents").json()["items"]
+    for found in (
+        listed,
+        shown(any_client, listed["id"]),
+        any_client.get("/api/v1/nodes/gpu-001").json()["incidents"][0],
+    ):
+        assert [one["pci"] for one in found["devices"]] == ["0000:0f:00.0", "0000:10:00.0", "0000:11:00.0"]
+        assert found["device"] == found["devices"][0]
+
+
+def test_an_incident_of_no_node_has_a_thread_too(any_client: TestClient, any_engine: sa.Engine) -> None:
+    """A port of a switch; that of another port is another."""
+    ports = [{"type": "port", "uuid": "0xb83fd203001000c0", "port": number} for number in (3, 4)]
+    for number, port in enumerate(ports):
+        down = event(number, number * 60, node=None, kind="link_down", code=None, source="opensm", device=port)
+        sent(any_client, any_engine, down)
+    one, other = any_client.get("/api/v1/incidents").json()["items"]
+    step(any_client, f"incidents/{one['id']}/close", text="cable changed")
+    assert shown(any_client, one["id"])["life"]["state"] == "closed"
+    assert shown(any_client, other["id"])["thread"] == []
