@@ -15,7 +15,7 @@ endif
 # Tests start hundreds of programs: without kept bytecode each start costs two seconds of a processor more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test deep check bench screenshot formats contract calibration fuzz bootstrap everything format sbom licences packages clean
+.PHONY: run test deep check bench screenshot formats grafana contract calibration fuzz bootstrap everything format sbom licences packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
@@ -41,6 +41,9 @@ screenshot: bootstrap packages
 
 formats: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/formats_page.py
+
+grafana: bootstrap
+	PYTHONPATH=tests $(RUN) python tests/grafana.py
 
 contract: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/contract.py

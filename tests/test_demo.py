@@ -10,12 +10,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from grafana import PAGES
+from real.foreshock import Running, sidecar
 from real.patience import patience
+from real.prometheus import prometheus
 
 from cli.replay.tape import BEFORE_FAULT, read_tape
 
@@ -166,6 +170,33 @@ def test_a_fault_written_by_hand_is_an_event_of_this_host(demo: Demo) -> None:
 
     event = await_value(found)
     assert (event["code"], event["device"]["pci"]) == (79, "0000:0f:00.0")
+
+
+def test_every_query_of_the_grafana_dashboards_has_an_answer(demo: Demo, tmp_path: Path) -> None:
+    """A real Prometheus that scrapes the demo and a sidecar; the variables are what their own queries find."""
+    (log := tmp_path / "kern.log").write_text("")
+    server = Running(demo.address("API"), demo.process.pid)
+    await_value(lambda: "foreshock_run_seconds{" in server.text("/metrics"))
+    with (
+        sidecar(server, tmp_path, f"file:{log}:kernel") as agent,
+        prometheus(tmp_path, {"server": server.url[7:], "sidecars": agent.url[7:]}, "groups: []\n") as url,
+    ):
+
+        def asked(query: str) -> list[Any]:
+            answer = demo.client.get(f"{url}/api/v1/query", params={"query": query}).json()
+            assert answer["status"] == "success", (query, answer)
+            found: list[Any] = answer["data"]["result"]
+            return found
+
+        for page in PAGES:
+            values = {}
+            for name, query in page.variables:
+                metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", query).groups()  # type: ignore[union-attr]
+                values[name] = await_value(partial(asked, metric))[0]["metric"][label]
+            for panel in page.panels:
+                for query, _ in panel.queries:
+                    filled = re.sub(r"\$(\w+)", lambda found, values=values: values[found[1]], query)  # type: ignore[misc]
+                    assert await_value(partial(asked, filled)), (page.uid, panel.title, filled)
 
 
 def test_interrupting_it_leaves_nothing_running(demo: Demo) -> None:
