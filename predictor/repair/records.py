@@ -4,10 +4,11 @@
 
 A fault is an incident of the machine: an Xid that is no application's, or anything serious of hardware, fabric, driver
 or host. A fault or outage that three nodes of a leaf, or many of the fleet, share within ten minutes is the switch's or
-the site's and no node's: it is left out.
+the site's and no node's: it is left out. So is what a verdict that is likelier right than wrong puts down to something
+else: the node is one of its victims, or no machine is to blame.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,7 +22,9 @@ from store.nodes.inventory import read_nodes
 from store.records.event import Device
 from store.records.hostlist import expand
 from store.records.node import Node
+from store.records.verdict import Verdict
 from store.tables import schema
+from store.verdicts.verdict_log import verdicts_between
 
 # Who shares a cause: so many nodes of one leaf, or of the fleet, within so long.
 _TOGETHER, _OF_LEAF, _OF_FLEET, _OF_FLEET_SHARE = timedelta(minutes=10), 3, 10, 0.02
@@ -125,8 +128,11 @@ def read_records(connection: sa.Connection, at: datetime) -> RepairRecords:
     """What befell every node before a moment: in the window, and its outages for longer."""
     first, since = at - timedelta(days=WINDOW_D), at - timedelta(days=MEMORY_D)
     nodes = {node.node: node for node in read_nodes(connection)}
-    faults = _own([fault for fault in _faults(connection, first, at) if fault.node in nodes], nodes)
+    excused = _Excuses.of(verdicts_between(connection, since, at))
+    known = [fault for fault in _faults(connection, first, at) if fault.node in nodes]
+    faults = _own([fault for fault in known if not excused.fault(fault)], nodes)
     absences = [absence for absence in _downtimes(connection, since, at) if absence.node in nodes]
+    absences = [absence for absence in absences if absence.planned or not excused.outage(absence)]
     unplanned = _own([absence for absence in absences if not absence.planned], nodes)
     kept = sorted([*unplanned, *(absence for absence in absences if absence.planned)], key=lambda one: one.start)
     has_jobs = connection.scalar(sa.select(sa.literal(1)).select_from(schema.jobs).limit(1)) is not None
@@ -140,6 +146,42 @@ def read_records(connection: sa.Connection, at: datetime) -> RepairRecords:
         _jobs(connection, first, at) if has_jobs else None,
         _single(connection, first, at) if has_jobs else {},
     )
+
+
+# A verdict that counts, and how long before its first sign and after its last an outage is its doing.
+_LIKELIER = 0.5
+_DOING = timedelta(minutes=10)
+_NO_MACHINE = ("application", "job", "planned")
+
+
+@dataclass(frozen=True, slots=True)
+class _Excuses:
+    """What befell nodes that only suffered: the incidents of each, and when an outage was somebody else's doing."""
+
+    incidents: Mapping[str, frozenset[str]]
+    spans: Mapping[str, Sequence[tuple[datetime, datetime]]]
+
+    @classmethod
+    def of(cls, verdicts: Iterable[Verdict]) -> "_Excuses":
+        incidents: dict[str, set[str]] = {}
+        spans: dict[str, list[tuple[datetime, datetime]]] = {}
+        for one in verdicts:
+            if one.probability < _LIKELIER or one.cause_class == "unknown" or one.state == "explained":
+                continue
+            span = (one.since - _DOING, (one.last or one.since) + _DOING)
+            for node in one.nodes if one.cause_class in _NO_MACHINE else one.victims:
+                if node != one.node:
+                    incidents.setdefault(node, set()).update(one.incidents)
+                    spans.setdefault(node, []).append(span)
+        return cls({node: frozenset(found) for node, found in incidents.items()}, spans)
+
+    def fault(self, fault: NodeFault) -> bool:
+        """Whether a fault is another's doing."""
+        return fault.id in self.incidents.get(fault.node, ())
+
+    def outage(self, absence: Downtime) -> bool:
+        """Whether an outage is."""
+        return any(begin <= absence.start <= end for begin, end in self.spans.get(absence.node, ()))
 
 
 def earlier_faults(

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,9 @@ from store.events.append import append_events, append_jobs, append_nodes, append
 from store.records.event import Device, Event, with_id
 from store.records.job import Job
 from store.records.outage import Outage
+from store.records.verdict import Verdict
 from store.tables import schema
+from store.verdicts.verdict_log import VerdictChange, save_changes
 
 AT = day(100)
 BAD = "gpu-000"
@@ -101,6 +104,33 @@ def test_a_switch_that_fails_makes_no_lemons_of_its_nodes(engine: sa.Engine, nod
     times = (74, 80, 86, 92, 98)
     down = [outage(f"gpu-{apart * i % 300:03}", at + i / 50_000) for at in times for i in range(nodes)]
     assert names(fleet(engine, down)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "listed"),
+    [
+        ({}, False),
+        ({"probability": 0.4}, True),
+        ({"cause_class": "unknown"}, True),
+        ({"victims": ()}, True),
+        ({"victims": (), "cause_class": "application"}, False),
+        ({"node": BAD}, True),
+        ({"state": "explained"}, True),
+    ],
+    ids=["a switch", "hardly likely", "unknown", "no victim", "the program", "itself", "explained by another"],
+)
+def test_what_a_verdict_puts_down_to_something_else_is_not_held_against_a_node(
+    engine: sa.Engine, change: dict[str, Any], listed: bool
+) -> None:
+    """Five times it lost its links, and each time a verdict named the switch above it."""
+    made = []
+    for at in (74, 80, 86, 92, 98):
+        held = Verdict("switch", "leaf-0", 0.9, "fabric", "replace_part", day(at), "8 of 8", id=f"v{at}", last=day(at))
+        held = replace(held, state="closed", nodes=(BAD, "gpu-001"), victims=(BAD, "gpu-001"))
+        made.append(VerdictChange(replace(held, **change), "opened"))
+    with writing(engine).begin() as connection:
+        save_changes(connection, made, RECEIVED)
+    assert (names(fleet(engine, OFTEN)) == [BAD]) == listed
 
 
 def test_a_fault_that_comes_back_after_a_repair_names_the_part(engine: sa.Engine) -> None:
