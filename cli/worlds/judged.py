@@ -23,12 +23,10 @@ from predictor.dataset.dataset import dataset
 from predictor.dataset.folds import BacktestSettings, NoDataError, plan
 from predictor.dataset.labels import TrainingSample, label, rows_at, sample
 from predictor.evaluate.backtest import run_backtest
-from predictor.hazard.choice import choose_model
-from predictor.hazard.prior import packaged
 from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, OutageLog, Rows, joined, to_ms
 from predictor.history.store_reader import data_span
 from predictor.links.subjects import NODES
-from predictor.model.choice import TrainingSet
+from predictor.model.choice import TrainingSet, learn
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.skill import (
     CORDON_TOP,
@@ -116,26 +114,26 @@ def with_elsewhere(others: Sequence[WorldRows], of: WorldRows) -> WorldRows:
         return of
     features = max((lesson.features for lesson in lessons), key=len)
     try:
-        learned = choose_model(_pooled(lessons, features), packaged())
+        learned = learn(_pooled(lessons, features))
     except TooFewPositivesError:
         return of
-    scores = learned.model.probability(_as_columns(of.values, of.lesson.features, features))
+    scores = learned.forest.probability(_as_columns(of.values, of.lesson.features, features))
     return replace(of, rankings={**of.rankings, "elsewhere": scores})
 
 
 def _pooled(lessons: Sequence[TrainingSet], features: tuple[Feature, ...]) -> TrainingSet:
-    """The rows of several worlds in order of time, as if they were one: of each the same share of the negatives."""
+    """The rows of several worlds in order of time, as if they were one."""
     node, time_ms, start, positive, values = [], [], [], [], []
-    share, random = min(lesson.sample.negative_share for lesson in lessons), np.random.default_rng(7)
-    for number, whole in enumerate(lessons):
-        drawn = random.random(len(whole.positive)) < share / whole.sample.negative_share
-        lesson = whole.only(whole.positive | drawn)
+    negatives = stood_for = 0.0
+    for number, lesson in enumerate(lessons):
         rows, labels = lesson.sample.rows, lesson.sample.labels
         node.append(rows.node + number * _APART)
         time_ms.append(rows.time_ms)
         start.append(labels.next_start_ms)
         positive.append(labels.positive)
         values.append(_as_columns(lesson.values, lesson.features, features))
+        negatives += float((~labels.positive).sum())
+        stood_for += float((~labels.positive).sum()) / lesson.sample.negative_share
     order = np.argsort(np.concatenate(time_ms), kind="stable")
     rows = Rows(np.concatenate(node)[order], np.concatenate(time_ms)[order])
     hits, known = np.concatenate(positive)[order], np.ones(len(order), dtype=np.bool_)
@@ -146,7 +144,7 @@ def _pooled(lessons: Sequence[TrainingSet], features: tuple[Feature, ...]) -> Tr
         positive=hits,
         next_start_ms=np.concatenate(start)[order],
     )
-    pooled = TrainingSample(rows, labels, share)
+    pooled = TrainingSample(rows, labels, negatives / stood_for)
     return TrainingSet(np.concatenate(values)[order], features, pooled, HORIZON_H)
 
 

@@ -12,14 +12,7 @@ from dashboard.text import words
 from wire.cluster import ClusterJson
 from wire.models import CheckRecordJson, ChecksJson, ModelJson, ModelsJson
 
-KINDS = {
-    "gbt": "trees over all signs",
-    "blend": "trees and an additive hazard over all signs, half and half",
-    "hazard": "an additive hazard over all signs: the prior, and what came here",
-    "history": "outage history alone",
-    "rules": "rules alone",
-    "prior": "a prior: what other clusters taught",
-}
+KINDS = {"gbt": "trees over all signs", "history": "outage history alone", "rules": "rules alone"}
 ROLES = {
     "champion": "serves",
     "challenger": "on trial",

@@ -33,8 +33,6 @@ from predictor.evaluate.leakage import (
     doubts_at_top,
 )
 from predictor.evaluate.truth import against_truth, read_truth
-from predictor.hazard.choice import ServedModel, choose_model
-from predictor.hazard.prior import packaged
 from predictor.history.arrays import (
     DAY_MS,
     FAR_FUTURE_MS,
@@ -52,7 +50,7 @@ from predictor.history.arrays import (
 from predictor.history.store_reader import data_span, read_history
 from predictor.links.subjects import NODES, Subjects
 from predictor.model.baselines import Baseline
-from predictor.model.choice import TrainingSet
+from predictor.model.choice import ModelChoice, TrainingSet, learn
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.skill import (
     Judged,
@@ -293,14 +291,14 @@ def _score_fold(lesson: _FoldData, requested: tuple[Fold, Grid]) -> tuple[Floats
     except TooFewPositivesError:
         return None
     reported = {"kind": learned.kind, "why": learned.why, "settings": asdict(learned.settings)}
-    return learned.model.probability(values), reported
+    return learned.forest.probability(values), reported
 
 
-def _fit(lesson: _FoldData, fold: Fold) -> ServedModel:
+def _fit(lesson: _FoldData, fold: Fold) -> ModelChoice:
     kept = learned_by(lesson.sample.rows.time_ms, fold, lesson.settings)
     check_purge(fold, lesson.sample.rows.time_ms[kept], lesson.settings.horizon_h)
     whole = TrainingSet(lesson.values, lesson.features, lesson.sample, lesson.settings.horizon_h, lesson.baselines)
-    return choose_model(whole.only(kept), packaged())
+    return learn(whole.only(kept))
 
 
 def learned_by(moments_ms: Ints, fold: Fold, settings: BacktestSettings) -> Bools:

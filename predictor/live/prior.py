@@ -10,6 +10,7 @@ local.
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import sqlalchemy as sa
 
 from predictor.dataset.dataset import dataset
@@ -17,10 +18,10 @@ from predictor.dataset.folds import NoDataError, grid
 from predictor.dataset.labels import HORIZONS_H, sample
 from predictor.dataset.matrix import FIXED
 from predictor.hazard.blend import stored
-from predictor.hazard.choice import node_hours
 from predictor.hazard.hazard import HazardEvidence, HazardHours
 from predictor.hazard.prior import Prior, weakened
-from predictor.history.arrays import from_ms, to_ms
+from predictor.hazard.signs import sign_values
+from predictor.history.arrays import HOUR_MS, from_ms, to_ms
 from predictor.history.store_reader import data_span, read_population
 from predictor.live.training import register
 from predictor.model.choice import TrainingSet
@@ -69,7 +70,7 @@ def update_prior(engine: sa.Engine, prior: Prior, at: datetime) -> list[str]:
     """
     models = []
     for horizon_h in HORIZONS_H:
-        known = prior.evidence[horizon_h].after(_hours_of(engine, horizon_h))
+        known = prior.evidence[horizon_h].after(_node_hours(engine, horizon_h))
         share = known.local_share(prior.evidence[horizon_h])
         now = Prior({horizon_h: known}, prior.source)
         models.append(prior_model(now, horizon_h, at, f"prior, {share:.0%} of its failures are local"))
@@ -96,12 +97,12 @@ def learned_prior(engines: Sequence[sa.Engine], source: str, origin: Prior | Non
     for horizon_h in HORIZONS_H:
         known = HazardEvidence.weak(1) if origin is None else origin.evidence[horizon_h]
         for engine in engines:
-            known = known.after(_hours_of(engine, horizon_h))
+            known = known.after(_node_hours(engine, horizon_h))
         found[horizon_h] = weakened(known)
     return Prior(found, source)
 
 
-def _hours_of(engine: sa.Engine, horizon_h: int) -> HazardHours:
+def _node_hours(engine: sa.Engine, horizon_h: int) -> HazardHours:
     """What a store tells of failures and time at risk."""
     with engine.connect() as connection:
         span = data_span(connection)
@@ -114,3 +115,20 @@ def _hours_of(engine: sa.Engine, horizon_h: int) -> HazardHours:
             raise NoDataError(f"{engine.url.render_as_string()} holds less than {horizon_h} hours to learn from")
         data = dataset(connection, population, drawn.rows)
     return node_hours(TrainingSet(data.values, data.features, drawn, horizon_h))
+
+
+def node_hours(lesson: TrainingSet) -> HazardHours:
+    """The rows of a lesson as time at risk: until the outage, or over the horizon (right-censored there).
+
+    Windows of rows overlap: of an outage each row that speaks of it has its share, and hours count as much less.
+    """
+    positive, start_ms = lesson.positive, lesson.sample.labels.next_start_ms
+    hours = np.where(positive, (start_ms - lesson.time_ms) / HOUR_MS, float(lesson.horizon_h)) * lesson.stands_for()
+    failed = np.zeros(len(positive))
+    overlap = float(lesson.horizon_h) / _CADENCE_H
+    if positive.any():
+        number = lesson.outages()
+        rows = np.bincount(number)
+        failed[positive] = (1.0 / rows)[number]
+    signs = sign_values(lesson.values, [feature.name for feature in lesson.features])
+    return HazardHours(signs, hours / overlap, failed, np.zeros(len(positive), dtype=np.int64))

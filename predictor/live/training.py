@@ -19,15 +19,12 @@ from predictor.dataset.dataset import Dataset, dataset
 from predictor.dataset.executor import Executor, Progress
 from predictor.dataset.folds import PURGE_MARGIN_H, NoDataError, grid
 from predictor.dataset.labels import HORIZONS_H, Labels, TrainingSample, read_hint_periods, sample, uncertain
-from predictor.hazard.blend import stored
-from predictor.hazard.choice import choose_model
-from predictor.hazard.prior import packaged
 from predictor.history.arrays import HOUR_MS, Feature, Population, from_ms, to_ms
 from predictor.history.store_reader import data_span, read_population
 from predictor.live.drift import DRIFT_OVER_MS, profile
-from predictor.model.choice import TrainingSet
+from predictor.model.choice import TrainingSet, learn
 from predictor.model.fit import FitSettings, TooFewPositivesError
-from predictor.model.forest import digest
+from predictor.model.forest import digest, to_bytes
 from predictor.model.skill import Judged, discrimination, ratio, with_intervals
 from store.database.connections import writing
 from store.models.registry import (
@@ -198,13 +195,13 @@ def _lesson(
 
 def _model(lesson: TrainingSet, data: Dataset, end: datetime) -> StoredModel:
     """The model of one horizon, with its hold-out figures."""
-    learned = choose_model(lesson, packaged())
-    blob = stored(learned.model)
+    learned = learn(lesson)
+    blob = to_bytes(learned.forest)
     sha256 = digest(blob)
     rows, positives = len(data.rows), int(lesson.positive.sum())
     since_ms = lesson.time_ms - lesson.time_ms.min()
     block = since_ms // max(min(DRIFT_OVER_MS, int(since_ms.max()) // _LEAST_BLOCKS + 1), 1)
-    used = {data.names[column] for column in learned.weighty(lesson)}
+    used = {data.names[column] for column in np.unique(learned.forest.feature)}
     return StoredModel(
         id=f"{learned.kind}-{lesson.horizon_h}h-{sha256[:12]}",
         created=datetime.now(UTC),

@@ -223,36 +223,28 @@ def _try(
 
 
 def _gain(lesson: TrainingSet, base: SearchTrial, trial: SearchTrial) -> float:
-    return sure_gain(lesson, base.rows, base.seen, trial.seen)
-
-
-def sure_gain(lesson: TrainingSet, rows: Ints, base: HeldOutScores, other: HeldOutScores) -> float:
-    """By how much the log loss of another is lower on the same rows, less _SURE standard errors: above 0 it is better.
-
-    Each has its own line through its log-odds first.
-    """
-    by_row: Floats = base.losses(fit_line(base)) - other.losses(fit_line(other))
-    by_node = np.bincount(lesson.sample.rows.node[rows], weights=by_row)
-    nodes = len(np.unique(lesson.sample.rows.node[rows]))
+    """By how much a trial's log loss is lower, less _SURE standard errors: above 0 it is better."""
+    by_row: Floats = base.seen.losses(fit_line(base.seen)) - trial.seen.losses(fit_line(trial.seen))
+    by_node = np.bincount(lesson.sample.rows.node[base.rows], weights=by_row)
+    nodes = len(np.unique(lesson.sample.rows.node[base.rows]))
     spread = max(float((by_node**2).sum()) - float(by_row.sum()) ** 2 / nodes, 0.0) ** 0.5
     return float(by_row.sum() - _SURE * spread)
 
 
 HISTORY = "history_count"
-FOLDS = f"the last {len(ORIGINS)} folds"
+_FOLDS = f"the last {len(ORIGINS)} folds"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
     """What serves, and why. `figures` has what the trees and each baseline reached on the last folds, by name; it is
-    empty, and there is no `trial`, where those held too few outages."""
+    empty where those held too few outages."""
 
     forest: Forest
     kind: Kind
     why: str
     settings: FitSettings
     figures: dict[str, Any]
-    trial: SearchTrial | None = None
 
 
 def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: PriorRate = PUBLISHED) -> ModelChoice:
@@ -272,9 +264,9 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
     figures = _figures(lesson, trial)
     unbeaten, why = choose(figures, lesson.baselines)
     if unbeaten is not None:
-        return replace(_of_rates(lesson, unbeaten, why, trial.settings, figures, prior), trial=trial)
+        return _of_rates(lesson, unbeaten, why, trial.settings, figures, prior)
     line = calibrate(trial.seen, trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
-    return ModelChoice(with_calibration(lesson.fit(trial.settings), line), "gbt", why, trial.settings, figures, trial)
+    return ModelChoice(with_calibration(lesson.fit(trial.settings), line), "gbt", why, trial.settings, figures)
 
 
 def _of_rates(
@@ -297,18 +289,14 @@ def with_calibration(forest: Forest, line: CalibrationLine) -> Forest:
 
 def _figures(lesson: TrainingSet, trial: SearchTrial) -> dict[str, Any]:
     """What the trees and the baselines reach on the same rows."""
-    ranks = {name: one.rank(lesson)[trial.rows] for name, one in lesson.baselines.items()}
-    return {name: reached(lesson, trial, one) for name, one in {"trees": trial.seen.log_odds, **ranks}.items()}
-
-
-def reached(lesson: TrainingSet, trial: SearchTrial, scores: Floats) -> dict[str, Any]:
-    """What a ranking of a trial's rows, in its order, reaches: average precision, recall in the top 5 %."""
     kept = np.zeros(len(lesson.positive), dtype=np.bool_)
     kept[trial.rows] = True
+    judged = lesson.only(kept)
     # Parts follow each other in time, and so do the rows; within a part both are in the lesson's order.
     by_row = np.full(len(lesson.positive), np.nan)
-    by_row[trial.rows] = scores
-    return _reached(lesson.only(kept), by_row[kept])
+    by_row[trial.rows] = trial.seen.log_odds
+    scores = {"trees": by_row[kept], **{name: one.rank(judged) for name, one in lesson.baselines.items()}}
+    return {name: _reached(judged, score) for name, score in scores.items()}
 
 
 def _reached(judged: TrainingSet, scores: Floats) -> dict[str, Any]:
@@ -331,7 +319,7 @@ def _too_few(lesson: TrainingSet) -> str:
         raise TooFewPositivesError(positives, len(lesson.positive))
     seen = len(set(lesson.outages().tolist()))
     words = f"{lesson.baselines[HISTORY].words}: too few outages to show that the model beats it ({seen} in all; "
-    return f"{words}{FOLDS} need {LEAST_COMPARED}, and enough before them)"
+    return f"{words}{_FOLDS} need {LEAST_COMPARED}, and enough before them)"
 
 
 def choose(figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASELINES) -> tuple[Baseline | None, str]:
@@ -340,17 +328,17 @@ def choose(figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASEL
     A recall counts as lower if it is so by more than one standard error.
     """
     mine = figures["trees"]
-    unbeaten = [name for name in baselines if not beats(mine, figures[name])]
+    unbeaten = [name for name in baselines if not _beats(mine, figures[name])]
     best = max(unbeaten or baselines, key=lambda name: (figures[name]["average_precision"], figures[name]["recall"]))
     other, words = figures[best], baselines[best].words
     against = f"AP {mine['average_precision']:.3f} against {other['average_precision']:.3f}"
     against += f", recall in the top {FORESEEN_TOP:.0%} {mine['recall']:.2f} against {other['recall']:.2f}"
     if unbeaten:
-        return baselines[best], f"{words}: the model did not beat it on {FOLDS}: {against}"
-    return None, f"trees: they beat both baselines on {FOLDS}: {against} ({words})"
+        return baselines[best], f"{words}: the model did not beat it on {_FOLDS}: {against}"
+    return None, f"trees: they beat both baselines on {_FOLDS}: {against} ({words})"
 
 
-def beats(mine: dict[str, Any], other: dict[str, Any]) -> bool:
+def _beats(mine: dict[str, Any], other: dict[str, Any]) -> bool:
     """A higher average precision, and a recall that is not lower beyond what so many outages can tell."""
     error = np.sqrt(other["recall"] * (1 - other["recall"]) / mine["outages"])
     higher: bool = mine["average_precision"] > other["average_precision"]

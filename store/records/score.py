@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 # gbt: trees over all features. history, rules: the baselines, which serve where no trees beat them. prior: what other
 # clusters taught, before there is anything to learn from here.
-ModelKind: TypeAlias = Literal["gbt", "blend", "hazard", "history", "rules", "prior"]
+ModelKind: TypeAlias = Literal["gbt", "history", "rules", "prior"]
 # champion: its scores are served. challenger: it scores beside, unseen, until it is judged. retired: was champion.
 # rejected: was a challenger and did not show itself better.
 ModelRole: TypeAlias = Literal["champion", "challenger", "retired", "rejected"]

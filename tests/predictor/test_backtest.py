@@ -36,7 +36,7 @@ def test_the_report_has_the_promised_keys_and_finds_the_lemons(engine: sa.Engine
     assert "recall_at_top" in report["baselines"]["rules"]
     assert 0 < report["lead_time_h"]["p10"] <= report["lead_time_h"]["p90"] <= 24
     assert len(report["served"]) == len(report["folds"])
-    assert {one["kind"] for one in report["served"]} <= {"gbt", "blend", "hazard", "history", "rules"}
+    assert {one["kind"] for one in report["served"]} <= {"gbt", "history", "rules"}
     assert all("the last 2 folds" in one["why"] and one["settings"]["leaves"] for one in report["served"])
 
 
