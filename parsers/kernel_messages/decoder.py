@@ -8,13 +8,13 @@ nvidia-nvswitch3: SXid (PCI:0000:08:00.0): 22013, Severity 0 Engine instance 60 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TypeAlias
 
 from parsers.kernel_messages.family import MessageFamily
 from parsers.kernel_messages.nvlink import read_by_driver
 from parsers.kernel_messages.registry import FAMILIES
-from parsers.text.parser import any_of
 from parsers.text.prefix import LogRecord
 from parsers.trust import CRASH, RefusalReason, RefusedLineError
 from store.records.event import Event, canonical_pci
@@ -81,11 +81,14 @@ class GpuNames:
 # A fault told by several messages: they follow each other within this time or, where times are unknown, these lines.
 DETAILS_S = 1.0
 DETAILS_LINES = 20
+_DETAILS = timedelta(seconds=DETAILS_S)
 # Faults whose details are awaited at once; more are let go without.
 MAX_HELD = 256
 # Kinds of the details themselves: without their head they are events of their own, and hold nothing.
 DETAIL = "_detail"
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d")
+_XID = "Xid ("
+_XID_HEAD = "NVRM: Xid ("
 _NEXT = re.compile(r"(?<!^)(?:NVRM: Xid \(|nvidia-nvswitch\d{1,4}: SXid \()")
 
 # Linux cuts the name of a process at so many bytes.
@@ -95,13 +98,20 @@ _DRIVER_HEAD = "NVRM: "
 # The family that knows a message, and its event.
 Reading: TypeAlias = tuple[MessageFamily, Event]
 
-_SIGN = any_of(sign for family in FAMILIES for sign in family.signs)
+# Messages differ by their numbers: with each digit and each letter of a hexadecimal number as one, few are left.
+_SHAPE = bytes(ord("0") if chr(byte) in "0123456789abcdefABCDEF" else byte for byte in range(256))
+_SHAPES = 4096
 
 
-@cache
-def _families_of(sign: str) -> tuple[int, ...]:
-    """The places in the registry of the families that have a sign, or one that begins with it."""
-    return tuple(n for n, family in enumerate(FAMILIES) if any(own.startswith(sign) for own in family.signs))
+@lru_cache(maxsize=_SHAPES)
+def _families_of(shape: bytes) -> tuple[tuple[MessageFamily, tuple[str, ...]], ...]:
+    """The families, in their order, of which a message of a shape may hold a sign; and these signs."""
+    found = ((family, tuple(sign for sign in family.signs if _shape(sign) in shape)) for family in FAMILIES)
+    return tuple((family, signs) for family, signs in found if signs)
+
+
+def _shape(text: str) -> bytes:
+    return text.encode("utf-8", "replace").translate(_SHAPE)
 
 
 class MessageDecoder:
@@ -111,6 +121,7 @@ class MessageDecoder:
         """`node` is the host of records that name none."""
         self._node = node
         self._held: list[tuple[MessageFamily, Event]] = []
+        self._span: tuple[datetime, datetime] | None = None  # no time of what is held lies outside; None: not known
         self._gpus = GpuNames()
         self.refused: RefusedLineError | None = None  # what was refused last
 
@@ -148,8 +159,18 @@ class MessageDecoder:
 
     def flush(self) -> list[Event]:
         """The faults held: nothing more belongs to them."""
-        held, self._held = self._held, []
+        held, self._held, self._span = self._held, [], None
         return [event for _family, event in held]
+
+    def _is_early(self, now: Event) -> bool:
+        """Whether none is held for too long, as their times tell at once: in a storm many are held."""
+        if self._span is None:
+            times = [event.time for _family, event in self._held if event.time is not None]
+            if len(times) < len(self._held):
+                return False
+            self._span = min(times), max(times)
+        first, last = self._span
+        return now.time is not None and now.time - first < _DETAILS and last - now.time < _DETAILS
 
     def _merged(self, family: MessageFamily, event: Event) -> Iterator[Event]:
         """The event, unless it is more of a held one or must itself wait for more."""
@@ -159,22 +180,28 @@ class MessageDecoder:
         for place in range(len(self._held) - 1, -1, -1):  # the newest first: details follow their head
             of, head = self._held[place]
             if of is family and head.node == event.node and (whole := family.merge(head, event)):
-                self._held[place] = (of, whole)
+                self._held[place] = of, whole
+                if whole.time != head.time:
+                    self._span = None
                 return
         if event.kind.endswith(DETAIL) or (family.heads and event.kind not in family.heads):
             yield event
             return
         self._held.append((family, event))
+        if self._span is not None and event.time is not None:
+            self._span = min(self._span[0], event.time), max(self._span[1], event.time)
+        else:
+            self._span = None
         if len(self._held) > MAX_HELD:
-            yield self._held.pop(0)[1]
+            yield self._held.pop(0)[1]  # the span may then be too wide: it is looked at more closely, no more
 
     def _released(self, now: Event) -> list[Event]:
         """What is held for too long, as of an event."""
-        if not self._held:
+        if not self._held or self._is_early(now):
             return []
         late = [(family, event) for family, event in self._held if _apart(event, now)]
         if late:
-            self._held = [entry for entry in self._held if entry not in late]
+            self._held, self._span = [entry for entry in self._held if entry not in late], None
         return [event for _family, event in late]
 
 
@@ -192,7 +219,12 @@ def _messages(text: str) -> Iterator[str]:
     lines = text.strip().split("\n")
     for line in map(str.strip, lines if goes_on(text.strip()) else lines[:1]):
         if _DRIVER.match(line):
-            yield from map(str.strip, _apart_messages(line))
+            if line.count(_XID) == line.startswith(
+                _XID_HEAD
+            ):  # one at its beginning, or none: nothing stands behind it
+                yield line
+            else:
+                yield from map(str.strip, _apart_messages(line))
         else:
             yield line
 
@@ -230,22 +262,13 @@ _remembered = lru_cache(maxsize=_REMEMBERED)(_read)
 
 def _decoded(message: str, tag: str | None) -> Reading | None:
     """The first family that knows the message, and its event; `tag` is the program's where it is not the kernel."""
-    places: set[int] = set()
-    at = 0
-    while match := _SIGN.search(message, at):
-        new = set(_families_of(match[0])) - places
-        places |= new
-        if 0 in new and (found := _by(0, message, tag)):  # none comes before the first: no need to look further
-            return found
-        at = match.start() + 1
-    return next(filter(None, (_by(place, message, tag) for place in sorted(places))), None)
-
-
-def _by(place: int, message: str, tag: str | None) -> Reading | None:
-    """What a family makes of the message."""
-    family = FAMILIES[place]
-    event = family.decode(message) if tag is None or tag in family.tags else None
-    return None if event is None else (family, event)
+    shape = _shape(message)
+    for family, signs in (_families_of if len(shape) <= _REMEMBERED_LENGTH else _families_of.__wrapped__)(shape):
+        if tag is not None and tag not in family.tags:
+            continue
+        if any(sign in message for sign in signs) and (event := family.decode(message)):
+            return family, event
+    return None
 
 
 def _placed(event: Event, record: LogRecord, node: str | None, line: int) -> Event:
