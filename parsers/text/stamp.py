@@ -23,6 +23,7 @@ HALF_YEAR = timedelta(days=183)
 # A later boot than this is no uptime but a broken number: 100 years.
 MAX_UPTIME_S = 100 * 366 * 86400
 
+_MOST_DIGITS = 9
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
 
 
@@ -96,6 +97,10 @@ class Stamps:
     def _at(self, year: int, month: int | None, day: str, clock: str) -> datetime | None:
         if month is None:
             return None
+        fraction = clock[9:]
+        if clock[8:9] in (".", ",") and len(fraction) <= _MOST_DIGITS and fraction.isascii() and fraction.isdigit():
+            second = self._at(year, month, day, clock[:8])
+            return second and second + timedelta(microseconds=int(fraction[:6].ljust(6, "0")))
         asked = year, month, day, clock
         if self._read is None or self._read[0] != asked:  # a burst has many lines of one second
             self._read = asked, self._moment(year, month, day, clock)
