@@ -31,7 +31,7 @@ LINES = 20_000
 # Families of which the fixtures hold fewer lines say little.
 FEWEST = 5
 SHARE = 0.1
-SIZE_GB = 0.3
+SIZE_GB = 0.1
 RG_RATIO = 1.5
 _NUMBER = re.compile(r"(?<=\d)\d(?!\d)", re.ASCII)
 
