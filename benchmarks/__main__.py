@@ -20,6 +20,7 @@ from benchmarks import (  # noqa: E402
     archive,
     bodies,
     cordon,
+    decode,
     diagnosis,
     graph,
     history,
@@ -40,6 +41,7 @@ from benchmarks.result import Result, unmeasured  # noqa: E402
 Measure = Callable[[Path], "Result | Iterable[Result]"]
 BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "scan": (scan.WHAT, scan.BUDGET, scan.measure),
+    "decode": (decode.WHAT, decode.BUDGET, decode.measure),
     "latency": (latency.WHAT, latency.BUDGET, latency.measure),
     "cordon": (cordon.WHAT, cordon.BUDGET, cordon.measure),
     "sidecar": (sidecar.WHAT, sidecar.BUDGET, sidecar.measure),

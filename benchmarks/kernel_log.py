@@ -49,9 +49,9 @@ _NEAR = (
 _PREFIX = re.compile(r"(?:<\d{1,3}>|\[ *\d+\.\d+\] ?|kernel: )+")
 
 
-def write(log: Path, size_bytes: int) -> None:
+def write(log: Path, size_bytes: int, faults: float = FAULT_SHARE, near: float = NEAR_SHARE) -> None:
     """The log: the same for the same fixtures. A unit of lines over and over, each time a day later."""
-    unit = "".join(_lines()).encode()
+    unit = "".join(_lines(faults, near)).encode()
     with log.open("wb") as file:
         day = 0
         while (left := size_bytes - file.tell()) > 0:
@@ -62,15 +62,15 @@ def write(log: Path, size_bytes: int) -> None:
         os.fsync(file.fileno())  # else it is written to disk while others are measured
 
 
-def _lines() -> Iterator[str]:
+def _lines(fault_share: float, near_share: float) -> Iterator[str]:
     chance = random.Random(_SEED)  # noqa: S311  # a seed gives the same log each time
     faults = fault_messages()
     for number in range(UNIT_LINES):
         drawn = chance.random()
-        if drawn < FAULT_SHARE:
+        if drawn < fault_share:
             text = f"kernel: {chance.choice(faults)}"
         else:
-            quiet = chance.choice(_NEAR if drawn < FAULT_SHARE + NEAR_SHARE else _QUIET)
+            quiet = chance.choice(_NEAR if drawn < fault_share + near_share else _QUIET)
             text = quiet.format(n=chance.randrange(1, 250), h=f"{chance.randrange(256):02x}")
         second = number * 86_400 // UNIT_LINES
         clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}.{number % 1_000_000:06d}"
@@ -90,6 +90,11 @@ def _events(line: str) -> list[Event]:
         return [*parser.feed(line, 1), *parser.flush()]
     except ParseError:
         return []
+
+
+def near_misses() -> tuple[str, ...]:
+    """The messages of the near misses, with places for numbers."""
+    return tuple(text.removeprefix("kernel: ") for text in _NEAR)
 
 
 def patterns() -> list[str]:

@@ -40,7 +40,7 @@ def measure(folder: Path) -> Iterator[Result]:
     kernel_log.write(log, int(SIZE_GB * 1e9))
     rules.write_text("\n".join(kernel_log.patterns()) + "\n")
     searched = [need("rg", "ripgrep"), "-c", "-f", str(rules), str(log)]
-    ours, theirs = _in_turn(_parse(log), searched)
+    ours, theirs = in_turn(parse_command(log), searched)
     part = folder / "part.log"
     kernel_log.write(part, int(LOOP_GB * 1e9))
     loop = [sys.executable, "-c", _LOOP, str(rules), str(part)]
@@ -54,7 +54,7 @@ def measure(folder: Path) -> Iterator[Result]:
         "met" if ours <= theirs else "not met",
         f"{_counted(log, searched)}; Python's `re` in a loop over lines: {LOOP_GB / looped * 1000:.0f} MB/s",
     )
-    peak, rg_peak = peak_mb(_parse(log)), peak_mb(searched)
+    peak, rg_peak = peak_mb(parse_command(log)), peak_mb(searched)
     yield Result(
         "the same, peak memory of all its processes",
         f"<= {MEMORY_MB} MB",
@@ -67,11 +67,11 @@ def measure(folder: Path) -> Iterator[Result]:
     yield _growth(log)
 
 
-def _parse(log: Path) -> list[str]:
+def parse_command(log: Path) -> list[str]:
     return [str(Path(sys.executable).parent / "foreshock"), "parse", "kernel", str(log)]
 
 
-def _in_turn(*commands: list[str]) -> list[float]:
+def in_turn(*commands: list[str]) -> list[float]:
     """The median time of each command, run in turn: what else the machine does befalls all."""
     times: list[list[float]] = [[] for _ in commands]
     for _ in range(RUNS):
@@ -82,7 +82,7 @@ def _in_turn(*commands: list[str]) -> list[float]:
 
 def _counted(log: Path, searched: list[str]) -> str:
     """That both find the same: an event may be of several lines, never of one that ripgrep passes over."""
-    events = subprocess.run(_parse(log), check=True, capture_output=True).stdout.count(b"\n")
+    events = subprocess.run(parse_command(log), check=True, capture_output=True).stdout.count(b"\n")
     selected = int(subprocess.run(searched, check=True, capture_output=True).stdout)
     return f"{events} events, {selected} lines selected by rg"
 
@@ -92,9 +92,9 @@ def _growth(log: Path) -> Result:
     times: dict[float, float] = {}
     for size_gb in SIZES_GB:
         kernel_log.write(log, int(size_gb * 1e9))
-        times[size_gb] = _in_turn(_parse(log))[0]
+        times[size_gb] = in_turn(parse_command(log))[0]
     growth = times[2.0] / times[1.0]
-    peak = peak_mb(_parse(log))
+    peak = peak_mb(parse_command(log))
     return Result(
         "the same, cost of other sizes",
         f"2 GB <= {LINEAR} x 1 GB",

@@ -14,7 +14,6 @@ from functools import cache, partial
 from typing import Any
 
 import orjson
-import re2
 
 from api.edge.problem import Problem
 from api.edge.work_budget import (
@@ -28,10 +27,9 @@ from api.edge.work_budget import (
 )
 from api.intake.entries import OWN_LINES, TEXT_KEYS, BodyEntry, Rejected, records, without_nul
 from api.intake.otlp import json_log_entries
-from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, make_parser
+from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, make_parser, recogniser
 from parsers.site_rules.rules import RulesSource
 from parsers.text.parser import MAX_LINE, Context, Parser, clean, guarded
-from parsers.text.re2_pattern import options
 from parsers.text.scan import LineSelector, by_re2
 from parsers.trust import RefusedLineError, in_container, writer_trust
 from store.events.event_json import MAX_NAME, check_size
@@ -212,53 +210,6 @@ def _since_epoch(seconds: float) -> datetime | None:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     except OverflowError:
         return None
-
-
-# Which format a line speaks for, for many lines: one search for all formats at once instead of one for each.
-#
-# The same answers as `parsers.registry.recognise`, some forty times as fast: RE2 says which patterns may match, and
-# only
-# those are tried. What RE2 cannot read (a look-ahead) is always tried.
-
-_MAX_MEMORY_BYTES = 64 * 1024 * 1024
-
-
-class Recogniser:
-    """Every format's pattern, ready. Made once a process."""
-
-    def __init__(self) -> None:
-        limits = options()
-        limits.max_mem = _MAX_MEMORY_BYTES
-        self._set = re2.Set.SearchSet(limits)
-        self._in_set: list[int] = []
-        self._always: list[int] = []
-        self._entries = list(PARSERS.items())
-        for place, (_, entry) in enumerate(self._entries):
-            try:
-                self._set.Add(entry.recognises.pattern)
-            except re2.error:
-                self._always.append(place)
-            else:
-                self._in_set.append(place)
-        self._set.Compile()
-
-    def __call__(self, text: str) -> str | None:
-        """The first format of the registry that recognises the line; None where none does."""
-        # RE2 knows ASCII's digits and blanks alone: a line that holds others is tried with every pattern.
-        if text.isascii():
-            hits = self._set.Match(text) or ()
-            tried = sorted([self._in_set[hit] for hit in hits] + self._always)
-        else:
-            tried = list(range(len(self._entries)))
-        return next(
-            (self._entries[place][0] for place in tried if self._entries[place][1].recognises.search(text)), None
-        )
-
-
-@cache
-def recogniser() -> Recogniser:
-    """The process's one."""
-    return Recogniser()
 
 
 def format_of_lines(lines: Sequence[str], trust: Trust | None = None) -> str | None:

@@ -8,7 +8,6 @@ Almost every line of a kernel log says nothing: one without any of SIGNS is refu
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -76,7 +75,7 @@ def record_from_fields(fields: Mapping[str, Any], reader: PrefixReader) -> LogRe
     if name is None:  # a shipper's envelope around a whole line, or a kmsg reader's object
         inner = reader.read(message)
         facility = inner.facility or facility
-        return replace(inner, time=inner.time or time, node=inner.node or node, by_user=by_user, facility=facility)
+        return inner._replace(time=inner.time or time, node=inner.node or node, by_user=by_user, facility=facility)
     if fields.get("_TRANSPORT") == "kernel":  # its own facility is what root wrote to /dev/kmsg under
         facility = None
     return settle(LogRecord(time, node, name, message, facility=facility, by_user=by_user))
@@ -180,9 +179,9 @@ class KernelParser:
                 self._reader.relative(text)
             return held
         record = record_from_json(text, self._reader) if _OBJECT.match(text) else self._reader.read(text)
-        return held if record is None else [*held, *self._decoded(record, line)]
+        return held if record is None else held + self._decoded(record, line)
 
-    def _decoded(self, record: LogRecord, line: int) -> Iterator[Event]:
+    def _decoded(self, record: LogRecord, line: int) -> list[Event]:
         """The events of a record that was not forged."""
         reason: RefusalReason | None = "writer" if record.by_user else None
         if self._reader.is_strict and record.from_kernel() and not is_kernel_facility(record.facility):
@@ -190,7 +189,7 @@ class KernelParser:
         if reason is None:
             return self._messages.decode(record, line)
         self._messages.refuse(record, reason)
-        return iter(())
+        return []
 
     @property
     def holds(self) -> bool:
@@ -206,7 +205,7 @@ class KernelParser:
         """A line of a record of several lines: a field of it, or more of its text."""
         if text.startswith("["):
             record = self._reader.read(text)
-            return list(self._decoded(record, line))
+            return self._decoded(record, line)
         if text.startswith("__CURSOR=") or text.strip() in _SEPARATORS:
             held = self._close()
             if text.startswith("__CURSOR="):
@@ -228,8 +227,8 @@ class KernelParser:
         if record.message == message or not head.from_kernel():  # more of the head's text; else a line that is indented
             if self._head and head.from_kernel() and not goes_on(head.message):
                 return []
-            record = replace(head, message=message, repeats=1)
-        return list(self._decoded(record, line))
+            record = head._replace(message=message, repeats=1)
+        return self._decoded(record, line)
 
     def _close(self) -> list[Event]:
         """The events of the fields held, which are let go."""
@@ -240,8 +239,8 @@ class KernelParser:
         if record is None:
             return []
         if record.time is None and self._head:  # journalctl -o verbose: the time stands in the line above
-            record = replace(record, time=self._reader.read(self._head).time)
-        return list(self._decoded(record, self._first_line))
+            record = record._replace(time=self._reader.read(self._head).time)
+        return self._decoded(record, self._first_line)
 
 
 def is_bare_message(text: str) -> bool:

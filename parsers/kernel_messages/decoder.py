@@ -6,14 +6,15 @@ nvidia-nvswitch3: SXid (PCI:0000:08:00.0): 22013, Severity 0 Engine instance 60 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import TypeAlias
 
 from parsers.kernel_messages.family import MessageFamily
 from parsers.kernel_messages.nvlink import read_by_driver
 from parsers.kernel_messages.registry import FAMILIES
-from parsers.text.parser import any_of
 from parsers.text.prefix import LogRecord
 from parsers.trust import CRASH, RefusalReason, RefusedLineError
 from store.records.event import Event, canonical_pci
@@ -80,24 +81,37 @@ class GpuNames:
 # A fault told by several messages: they follow each other within this time or, where times are unknown, these lines.
 DETAILS_S = 1.0
 DETAILS_LINES = 20
+_DETAILS = timedelta(seconds=DETAILS_S)
 # Faults whose details are awaited at once; more are let go without.
 MAX_HELD = 256
 # Kinds of the details themselves: without their head they are events of their own, and hold nothing.
 DETAIL = "_detail"
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d")
+_XID = "Xid ("
+_XID_HEAD = "NVRM: Xid ("
 _NEXT = re.compile(r"(?<!^)(?:NVRM: Xid \(|nvidia-nvswitch\d{1,4}: SXid \()")
 
 # Linux cuts the name of a process at so many bytes.
 _COMM_BYTES = 15
 _DRIVER_HEAD = "NVRM: "
 
-_SIGN = any_of(sign for family in FAMILIES for sign in family.signs)
+# The family that knows a message, and its event.
+Reading: TypeAlias = tuple[MessageFamily, Event]
+
+# Messages differ by their numbers: with each digit and each letter of a hexadecimal number as one, few are left.
+_SHAPE = bytes(ord("0") if chr(byte) in "0123456789abcdefABCDEF" else byte for byte in range(256))
+_SHAPES = 4096
 
 
-@cache
-def _families_of(sign: str) -> tuple[int, ...]:
-    """The places in the registry of the families that have a sign, or one that begins with it."""
-    return tuple(n for n, family in enumerate(FAMILIES) if any(own.startswith(sign) for own in family.signs))
+@lru_cache(maxsize=_SHAPES)
+def _families_of(shape: bytes) -> tuple[tuple[MessageFamily, tuple[str, ...]], ...]:
+    """The families, in their order, of which a message of a shape may hold a sign; and these signs."""
+    found = ((family, tuple(sign for sign in family.signs if _shape(sign) in shape)) for family in FAMILIES)
+    return tuple((family, signs) for family, signs in found if signs)
+
+
+def _shape(text: str) -> bytes:
+    return text.encode("utf-8", "replace").translate(_SHAPE)
 
 
 class MessageDecoder:
@@ -107,31 +121,36 @@ class MessageDecoder:
         """`node` is the host of records that name none."""
         self._node = node
         self._held: list[tuple[MessageFamily, Event]] = []
+        self._span: tuple[datetime, datetime] | None = None  # no time of what is held lies outside; None: not known
         self._gpus = GpuNames()
         self.refused: RefusedLineError | None = None  # what was refused last
 
     def refuse(self, record: LogRecord, reason: RefusalReason) -> None:
         """A record whose writer may not tell of faults: noted where it tells of one."""
         tag = None if record.from_kernel() else record.tag
-        if any(_decoded(message, tag) for message in _messages(record.message)):
+        if any(reading for _message, reading in readings(record.message, tag)):
             self.refused = RefusedLineError(reason)
 
-    def decode(self, record: LogRecord, line: int) -> Iterator[Event]:
+    def decode(self, record: LogRecord, line: int) -> list[Event]:
         """The events of a record; it may hold several messages."""
         tag = None if record.from_kernel() else record.tag
         node = record.node or self._node
-        for message in _messages(record.message):
-            found = _decoded(message, tag)
-            if found is None:
-                if tag is None:
+        events: list[Event] = []
+        for message, reading in readings(record.message, tag):
+            if reading is None:
+                if tag is None and message.startswith(_DRIVER_HEAD):
                     self._gpus.learn(message, node, line)
                 continue
-            family, event = found
+            family, event = reading
             whole = self._gpus.complete(event, node, line)
             if whole is not None:
                 event = _placed(whole, record, node, line)
-                yield from self._released(event)
-                yield from self._merged(family, event)
+                events += self._released(event)
+                if family.merge is None:
+                    events.append(event)
+                else:
+                    events += self._merged(family, event)
+        return events
 
     @property
     def holds(self) -> bool:
@@ -140,8 +159,18 @@ class MessageDecoder:
 
     def flush(self) -> list[Event]:
         """The faults held: nothing more belongs to them."""
-        held, self._held = self._held, []
+        held, self._held, self._span = self._held, [], None
         return [event for _family, event in held]
+
+    def _is_early(self, now: Event) -> bool:
+        """Whether none is held for too long, as their times tell at once: in a storm many are held."""
+        if self._span is None:
+            times = [event.time for _family, event in self._held if event.time is not None]
+            if len(times) < len(self._held):
+                return False
+            self._span = min(times), max(times)
+        first, last = self._span
+        return now.time is not None and now.time - first < _DETAILS and last - now.time < _DETAILS
 
     def _merged(self, family: MessageFamily, event: Event) -> Iterator[Event]:
         """The event, unless it is more of a held one or must itself wait for more."""
@@ -151,22 +180,28 @@ class MessageDecoder:
         for place in range(len(self._held) - 1, -1, -1):  # the newest first: details follow their head
             of, head = self._held[place]
             if of is family and head.node == event.node and (whole := family.merge(head, event)):
-                self._held[place] = (of, whole)
+                self._held[place] = of, whole
+                if whole.time != head.time:
+                    self._span = None
                 return
         if event.kind.endswith(DETAIL) or (family.heads and event.kind not in family.heads):
             yield event
             return
         self._held.append((family, event))
+        if self._span is not None and event.time is not None:
+            self._span = min(self._span[0], event.time), max(self._span[1], event.time)
+        else:
+            self._span = None
         if len(self._held) > MAX_HELD:
-            yield self._held.pop(0)[1]
+            yield self._held.pop(0)[1]  # the span may then be too wide: it is looked at more closely, no more
 
     def _released(self, now: Event) -> list[Event]:
         """What is held for too long, as of an event."""
-        if not self._held:
+        if not self._held or self._is_early(now):
             return []
         late = [(family, event) for family, event in self._held if _apart(event, now)]
         if late:
-            self._held = [entry for entry in self._held if entry not in late]
+            self._held, self._span = [entry for entry in self._held if entry not in late], None
         return [event for _family, event in late]
 
 
@@ -184,7 +219,12 @@ def _messages(text: str) -> Iterator[str]:
     lines = text.strip().split("\n")
     for line in map(str.strip, lines if goes_on(text.strip()) else lines[:1]):
         if _DRIVER.match(line):
-            yield from map(str.strip, _apart_messages(line))
+            if line.count(_XID) == line.startswith(
+                _XID_HEAD
+            ):  # one at its beginning, or none: nothing stands behind it
+                yield line
+            else:
+                yield from map(str.strip, _apart_messages(line))
         else:
             yield line
 
@@ -202,24 +242,33 @@ def _apart_messages(line: str) -> Iterator[str]:
     yield line[begin:]
 
 
-def _decoded(message: str, tag: str | None) -> tuple[MessageFamily, Event] | None:
+# A fault is told in the same words again and again: what they mean, bar time and host, is read once. So many are kept.
+_REMEMBERED = 2048
+# None longer than this: somebody may send as many as he likes.
+_REMEMBERED_LENGTH = 400
+
+
+def readings(text: str, tag: str | None) -> Sequence[tuple[str, Reading | None]]:
+    """The messages of a record, and what each tells; `tag` is the program's where it is not the kernel."""
+    return (_remembered if len(text) <= _REMEMBERED_LENGTH else _read)(text, tag)
+
+
+def _read(text: str, tag: str | None) -> Sequence[tuple[str, Reading | None]]:
+    return [(message, _decoded(message, tag)) for message in _messages(text)]
+
+
+_remembered = lru_cache(maxsize=_REMEMBERED)(_read)
+
+
+def _decoded(message: str, tag: str | None) -> Reading | None:
     """The first family that knows the message, and its event; `tag` is the program's where it is not the kernel."""
-    places: set[int] = set()
-    at = 0
-    while match := _SIGN.search(message, at):
-        new = set(_families_of(match[0])) - places
-        places |= new
-        if 0 in new and (found := _by(0, message, tag)):  # none comes before the first: no need to look further
-            return found
-        at = match.start() + 1
-    return next(filter(None, (_by(place, message, tag) for place in sorted(places))), None)
-
-
-def _by(place: int, message: str, tag: str | None) -> tuple[MessageFamily, Event] | None:
-    """What a family makes of the message."""
-    family = FAMILIES[place]
-    event = family.decode(message) if tag is None or tag in family.tags else None
-    return None if event is None else (family, event)
+    shape = _shape(message)
+    for family, signs in (_families_of if len(shape) <= _REMEMBERED_LENGTH else _families_of.__wrapped__)(shape):
+        if tag is not None and tag not in family.tags:
+            continue
+        if any(sign in message for sign in signs) and (event := family.decode(message)):
+            return family, event
+    return None
 
 
 def _placed(event: Event, record: LogRecord, node: str | None, line: int) -> Event:
@@ -227,7 +276,22 @@ def _placed(event: Event, record: LogRecord, node: str | None, line: int) -> Eve
     attributes = event.attributes
     if record.repeats > 1:
         attributes = {**attributes, "repeats": record.repeats}
-    return replace(event, time=record.time, node=event.node or node, line=event.line or line, attributes=attributes)
+    return Event(  # three times faster than replace(), and the one step that each event of a log takes
+        record.time,
+        event.node or node,
+        event.source,
+        event.kind,
+        event.code,
+        event.severity,
+        event.cause,
+        event.action,
+        event.device,
+        event.message,
+        attributes,
+        event.line or line,
+        event.file,
+        event.id,
+    )
 
 
 def _apart(head: Event, now: Event) -> bool:

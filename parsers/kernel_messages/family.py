@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from store.records.event import Attribute, Device, Event, canonical_pci
-from store.records.fault_catalog import kind_meanings, with_kind_meaning
+from store.records.fault_catalog import kind_meanings
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +109,21 @@ class MessageForm:
                 attributes[name] = self.words.get(value.lower(), value.lower())
         if self.by and (self.kind, word := str(attributes.get(self.by, ""))) in kind_meanings():
             variant = word
-        event = Event(
+        known = kind_meanings()[self.kind, variant]
+        return Event(
             time=None,
             node=None,
             source="kernel",
             kind=self.kind,
+            severity=known.severity,
+            cause=known.cause,
+            action=known.action,
             device=Device(
                 type=kind_of_device, pci=pci and canonical_pci(pci), port=None if port is None else int(port)
             ),
-            message=message.strip(),
+            message=message.strip() or known.description,
             attributes=attributes,
         )
-        return with_kind_meaning(event, variant)
 
 
 def decoder(forms: Sequence[MessageForm]) -> Callable[[str], Event | None]:

@@ -189,8 +189,18 @@ def decode(
 ) -> Iterator[Event]:
     """Every event of lines that bear their numbers; of those between, the format's signs tell that nothing is lost."""
     number = 0
+    feed = parser.feed
     for number, text in numbered:
-        yield from guarded(partial(parser.feed, text, number), number, on_error, file)
+        try:
+            found = feed(text, number)
+        except ParseError as error:
+            if on_error is not None:
+                on_error(number, error)
+            continue
+        if isinstance(found, list):  # whole already: nothing more can go wrong
+            yield from found if file is None else [replace(event, file=file) for event in found]
+        else:
+            yield from guarded(partial(iter, found), number, on_error, file)
     yield from guarded(parser.flush, number, on_error, file)
 
 

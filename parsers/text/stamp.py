@@ -23,6 +23,7 @@ HALF_YEAR = timedelta(days=183)
 # A later boot than this is no uptime but a broken number: 100 years.
 MAX_UPTIME_S = 100 * 366 * 86400
 
+_MOST_DIGITS = 9
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
 
 
@@ -32,6 +33,7 @@ class Stamps:
     def __init__(self, context: "Context") -> None:
         self._context = context
         self._last: datetime | None = None
+        self._read: tuple[tuple[int, int, str, str], datetime | None] | None = None  # what _at gave last
 
     def iso(self, text: str) -> datetime | None:
         """An ISO 8601 or RFC 3339 time; one without a zone is in the context's. None where it is none."""
@@ -93,8 +95,20 @@ class Stamps:
         return min(moments, key=lambda moment: abs(moment - seen), default=None)
 
     def _at(self, year: int, month: int | None, day: str, clock: str) -> datetime | None:
+        if month is None:
+            return None
+        fraction = clock[9:]
+        if clock[8:9] in (".", ",") and len(fraction) <= _MOST_DIGITS and fraction.isascii() and fraction.isdigit():
+            second = self._at(year, month, day, clock[:8])
+            return second and second + timedelta(microseconds=int(fraction[:6].ljust(6, "0")))
+        asked = year, month, day, clock
+        if self._read is None or self._read[0] != asked:  # a burst has many lines of one second
+            self._read = asked, self._moment(year, month, day, clock)
+        return self._read[1]
+
+    def _moment(self, year: int, month: int, day: str, clock: str) -> datetime | None:
         match = _CLOCK.fullmatch(clock)
-        if month is None or not match:
+        if not match:
             return None
         micros = int((match[4] or "")[:6].ljust(6, "0"))
         try:
@@ -103,6 +117,8 @@ class Stamps:
             return None
 
     def _utc(self, moment: datetime) -> datetime:
+        if moment.tzinfo is UTC:
+            return moment
         return (moment if moment.tzinfo else moment.replace(tzinfo=self._context.zone)).astimezone(UTC)
 
 

@@ -1,6 +1,6 @@
 """Times without a year, a zone or an epoch."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,6 +11,7 @@ from parsers.text.parser import Context
 from parsers.text.stamp import Stamps
 
 BERLIN = ZoneInfo("Europe/Berlin")
+FIRST, LAST = (datetime(year, 1, 1, tzinfo=UTC).replace(tzinfo=None) for year in (1990, 2030))
 
 
 def test_a_month_ahead_of_the_newest_moment_is_last_years() -> None:
@@ -133,3 +134,16 @@ def test_any_text_is_an_iso_time_or_none(text: str) -> None:
     """Nor does a broken text."""
     moment = Stamps(Context()).iso(text)
     assert moment is None or moment.tzinfo is UTC
+
+
+@given(
+    moments=st.lists(st.datetimes(FIRST, LAST), min_size=1, max_size=4),
+    zone=st.sampled_from([UTC, BERLIN, ZoneInfo("Asia/Kolkata")]),
+)
+def test_a_time_of_a_second_read_before_is_its_own(moments: list[datetime], zone: tzinfo) -> None:
+    """Each with and without its fraction, one after another: what is kept of the last one changes none."""
+    stamps = Stamps(Context(zone=zone))
+    for moment in [each for one in moments for each in (one, one.replace(microsecond=0), one)]:
+        clock = f"{moment:%H:%M:%S}" + (f",{moment.microsecond:06d}" if moment.microsecond else "")
+        found = stamps.dated(f"{moment:%b}", str(moment.day), clock, str(moment.year))
+        assert found == moment.replace(tzinfo=zone).astimezone(UTC)
