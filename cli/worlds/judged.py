@@ -25,8 +25,9 @@ from predictor.dataset.labels import TrainingSample, label, rows_at, sample
 from predictor.evaluate.backtest import run_backtest
 from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, OutageLog, Rows, joined, to_ms
 from predictor.history.store_reader import data_span
+from predictor.learning.choice import learn
+from predictor.learning.training_set import TrainingSet
 from predictor.links.subjects import NODES
-from predictor.model.choice import TrainingSet, learn
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.skill import (
     CORDON_TOP,
@@ -89,7 +90,7 @@ def read_world(directory: Path, world: World) -> WorldRows:
             found = run_backtest(engine, settings)
             rankings |= {"model": found.judged.scores, **found.ranks}
         except TooFewPositivesError:  # then every ranking but the model is judged
-            asked = TrainingSet(values, both.features, TrainingSample(requested, labels, 1.0), HORIZON_H)
+            asked = TrainingSet(values, both.features, TrainingSample(requested, labels, 1.0, 24.0), HORIZON_H)
             rankings |= {name: one.rank(asked) for name, one in NODES.baselines.items()}
     finally:
         engine.dispose()
@@ -144,7 +145,7 @@ def _pooled(lessons: Sequence[TrainingSet], features: tuple[Feature, ...]) -> Tr
         positive=hits,
         next_start_ms=np.concatenate(start)[order],
     )
-    pooled = TrainingSample(rows, labels, negatives / stood_for)
+    pooled = TrainingSample(rows, labels, negatives / stood_for, lessons[0].sample.cadence_h)
     return TrainingSet(np.concatenate(values)[order], features, pooled, HORIZON_H)
 
 

@@ -48,9 +48,10 @@ from predictor.history.arrays import (
     to_ms,
 )
 from predictor.history.store_reader import data_span, read_history
+from predictor.learning.choice import ModelChoice, learn
+from predictor.learning.training_set import TrainingSet
 from predictor.links.subjects import NODES, Subjects
 from predictor.model.baselines import Baseline
-from predictor.model.choice import ModelChoice, TrainingSet, learn
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.skill import (
     Judged,

@@ -21,10 +21,11 @@ from predictor.features.precursors import WINDOWS_D
 from predictor.history.arrays import DAY_MS, HOUR_MS, History, Ints, Population, Rows, joined, to_ms
 from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT
 from predictor.history.store_reader import data_span
+from predictor.learning.choice import learn
+from predictor.learning.training_set import TrainingSet
 from predictor.links.subjects import LINKS, Cabling, link_history, link_population, read_cabling
 from predictor.live.reasons import Explanation, explain, references
 from predictor.live.wording import MAX_EVENTS, span, summary_window
-from predictor.model.choice import TrainingSet, learn
 from predictor.model.forest import digest, to_bytes
 from store.database.connections import writing
 from store.models.scores import LinkScore, save_link_scores

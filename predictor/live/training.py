@@ -1,6 +1,6 @@
 """Training: fit a model for each horizon on all that is known until a moment, and register it in the store.
 
-Whether trees or a baseline serve is decided by `predictor/model/choice.py`; what trees reach on the last quarter of
+Whether trees or a baseline serve is decided by `predictor/learning/choice.py`; what trees reach on the last quarter of
 the data,
 which they have not seen, is kept with the model, with intervals and the baselines beside.
 """
@@ -18,11 +18,12 @@ import sqlalchemy as sa
 from predictor.dataset.dataset import Dataset, dataset
 from predictor.dataset.executor import Executor, Progress
 from predictor.dataset.folds import PURGE_MARGIN_H, NoDataError, grid
-from predictor.dataset.labels import HORIZONS_H, Labels, TrainingSample, read_hint_periods, sample, uncertain
+from predictor.dataset.labels import HORIZONS_H, Labels, read_hint_periods, sample, uncertain
 from predictor.history.arrays import HOUR_MS, Feature, Population, from_ms, to_ms
 from predictor.history.store_reader import data_span, read_population
+from predictor.learning.choice import learn
+from predictor.learning.training_set import TrainingSet
 from predictor.live.drift import DRIFT_OVER_MS, profile
-from predictor.model.choice import TrainingSet, learn
 from predictor.model.fit import FitSettings, TooFewPositivesError
 from predictor.model.forest import digest, to_bytes
 from predictor.model.skill import Judged, discrimination, ratio, with_intervals
@@ -186,7 +187,7 @@ def _lesson(
     """The rows of one horizon with their answers, without those that hints made uncertain."""
     drawn = sample(population, moments, horizon_h)
     doubtful = uncertain(drawn.rows, drawn.labels, read_hint_periods(connection, population.fleet), horizon_h)
-    kept = TrainingSample(drawn.rows.only(~doubtful), drawn.labels.only(~doubtful), drawn.negative_share)
+    kept = drawn.only(~doubtful)
     if not len(kept.rows):
         raise _too_short(moments[0], moments[-1])
     data = dataset(connection, population, kept.rows, run=run)

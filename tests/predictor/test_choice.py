@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from lessons import lesson
 
-from predictor.dataset.labels import TrainingSample
+from predictor.learning import choice as searching
+from predictor.learning.choice import baseline_rates, choose, learn
+from predictor.learning.training_set import TrainingSet
 from predictor.live.reasons import explain, references
-from predictor.model import choice as searching
 from predictor.model.baselines import BASELINES, LINK_BASELINES, Baseline, history_count, rules
-from predictor.model.choice import TrainingSet, baseline_rates, choose, learn
 from predictor.model.fit import FitSettings, TooFewPositivesError
 from predictor.model.forest import digest, from_bytes, to_bytes
 
@@ -80,7 +80,7 @@ def test_precision_is_that_of_all_rows_where_negatives_were_drawn() -> None:
     whole = lesson(nodes=120, days=40, sign=0.5)
     kept = whole.positive | (np.arange(len(whole.positive)) % 5 == 0)
     part = whole.only(kept)
-    drawn = replace(part, sample=TrainingSample(part.sample.rows, part.sample.labels, 0.2))
+    drawn = replace(part, sample=replace(part.sample, negative_share=0.2))
     of_all, of_drawn = (learn(one, QUICK).figures["rules"]["average_precision"] for one in (whole, drawn))
     assert of_drawn == pytest.approx(of_all, rel=0.15)
 
