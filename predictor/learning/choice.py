@@ -1,11 +1,13 @@
-"""Learning with everything: search, calibration, and whether the model serves at all.
+"""Learning with everything: search, what is best on the folds, calibration, and whether that serves at all.
 
-    learned = learn(lesson)
-    learned.forest, learned.kind, learned.why     # a Forest over all columns, whatever won
+    learned = learn(lesson, prior=packaged())
+    learned.model, learned.kind, learned.why      # over all columns, whatever won
 
-The trees serve only if they beat both baselines on rows that they had not seen: by average precision, and by recall in
-the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and says so. Where too few
-outages came to show that, history serves, too: a ranking that learns nothing cannot have learned chance.
+Trees, an additive hazard that starts from a prior, their mean, and the prior alone are tried on the same rows, which
+they had not seen (`contenders.py`). The best of them serves only if it beats both baselines there: by average
+precision, and by recall in the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and
+says so. Where too few outages came to show that, history serves, too: a ranking that learns nothing cannot have learned
+chance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +18,10 @@ import numpy as np
 from sklearn.metrics import average_precision_score
 
 from predictor.dataset.folds import PURGE_MARGIN_H
+from predictor.hazard.blend import HazardBlend
+from predictor.hazard.prior import Prior
 from predictor.history.arrays import HOUR_MS, Bools, Floats, Ints
+from predictor.learning.contenders import CONTENDERS, TREES, best_of, contenders, expected_rate, known_before, made
 from predictor.learning.training_set import TrainingSet
 from predictor.model.baselines import BASELINES, Baseline, Kind
 from predictor.model.fit import (
@@ -173,33 +178,40 @@ class ModelChoice:
     """What serves, and why. `figures` has what the trees and each baseline reached on the last folds, by name; it is
     empty where those held too few outages."""
 
-    forest: Forest
+    model: Forest | HazardBlend
     kind: Kind
     why: str
     settings: FitSettings
     figures: dict[str, Any]
 
 
-def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: PriorRate = PUBLISHED) -> ModelChoice:
+def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior | None = None) -> ModelChoice:
     """A calibrated model of all rows, or the baseline that it does not beat.
 
     Args:
         settings: what the search starts from; None is what suits the features.
-        prior: the rate of failures that is known before any of the site's own.
+        prior: what other clusters taught of the horizon; without it there are trees alone, and a published rate.
 
     Raises:
         TooFewPositivesError: there is too little to learn from.
     """
     settings = settings or suited_settings(lesson.features)
+    known = known_before(lesson, prior)
     trial = search(lesson, settings)
     if trial is None:
-        return _of_rates(lesson, lesson.baselines[HISTORY], _too_few(lesson), settings, prior=prior)
-    figures = _figures(lesson, trial)
-    unbeaten, why = choose(figures, lesson.baselines)
+        rate = expected_rate(lesson, known)
+        return _of_rates(lesson, lesson.baselines[HISTORY], _too_few(lesson), settings, prior=rate)
+    trials = contenders(lesson, trial.seen, origins(lesson), known)
+    best, compared = best_of(lesson, trial.rows, trials)
+    figures = _figures(lesson, trial, trials)
+    figures = {name: one | compared.get(name, {}) for name, one in figures.items()}
+    unbeaten, why = choose(figures, lesson.baselines, best)
     if unbeaten is not None:
-        return _of_rates(lesson, unbeaten, why, trial.settings, figures, prior)
-    line = calibrate(trial.seen, trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
-    return ModelChoice(with_calibration(lesson.fit(trial.settings), line), "gbt", why, trial.settings, figures)
+        return _of_rates(lesson, unbeaten, why, trial.settings, figures, expected_rate(lesson, known))
+    line = calibrate(trials[best], trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
+    trees = lesson.fit(trial.settings)
+    model = trees if best == TREES or known is None else made(best, lesson, trees, known)
+    return ModelChoice(with_calibration(model, line), CONTENDERS[best].kind, why, trial.settings, figures)
 
 
 def _of_rates(
@@ -215,20 +227,22 @@ def _of_rates(
     return ModelChoice(rates.forest, baseline.kind, f"{why}; {rates.words}", settings, figures or {})
 
 
-def with_calibration(forest: Forest, line: CalibrationLine) -> Forest:
-    """A forest whose probabilities are those of a line through its calibrated log-odds."""
-    return replace(forest, slope=line.slope * forest.slope, offset=line.slope * forest.offset + line.offset)
+def with_calibration(model: Forest | HazardBlend, line: CalibrationLine) -> Forest | HazardBlend:
+    """A model whose probabilities are those of a line through its calibrated log-odds."""
+    return replace(model, slope=line.slope * model.slope, offset=line.slope * model.offset + line.offset)
 
 
-def _figures(lesson: TrainingSet, trial: SearchTrial) -> dict[str, Any]:
-    """What the trees and the baselines reach on the same rows."""
+def _figures(lesson: TrainingSet, trial: SearchTrial, trials: Mapping[str, HeldOutScores]) -> dict[str, Any]:
+    """What each contender and the baselines reach on the same rows."""
     kept = np.zeros(len(lesson.positive), dtype=np.bool_)
     kept[trial.rows] = True
     judged = lesson.only(kept)
     # Parts follow each other in time, and so do the rows; within a part both are in the lesson's order.
-    by_row = np.full(len(lesson.positive), np.nan)
-    by_row[trial.rows] = trial.seen.log_odds
-    scores = {"trees": by_row[kept], **{name: one.rank(judged) for name, one in lesson.baselines.items()}}
+    scores = {name: one.rank(judged) for name, one in lesson.baselines.items()}
+    for name, seen in trials.items():
+        by_row = np.full(len(lesson.positive), np.nan)
+        by_row[trial.rows] = seen.log_odds
+        scores[name] = by_row[kept]
     return {name: _reached(judged, score) for name, score in scores.items()}
 
 
@@ -255,12 +269,14 @@ def _too_few(lesson: TrainingSet) -> str:
     return f"{words}{_FOLDS} need {LEAST_COMPARED}, and enough before them)"
 
 
-def choose(figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASELINES) -> tuple[Baseline | None, str]:
-    """The baseline that serves, None for the trees; and why, in words.
+def choose(
+    figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASELINES, learned: str = TREES
+) -> tuple[Baseline | None, str]:
+    """The baseline that serves, None for what was learned (the best of the contenders); and why, in words.
 
     A recall counts as lower if it is so by more than one standard error.
     """
-    mine = figures["trees"]
+    mine = figures[learned]
     unbeaten = [name for name in baselines if not _beats(mine, figures[name])]
     best = max(unbeaten or baselines, key=lambda name: (figures[name]["average_precision"], figures[name]["recall"]))
     other, words = figures[best], baselines[best].words
@@ -268,7 +284,7 @@ def choose(figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASEL
     against += f", recall in the top {FORESEEN_TOP:.0%} {mine['recall']:.2f} against {other['recall']:.2f}"
     if unbeaten:
         return baselines[best], f"{words}: the model did not beat it on {_FOLDS}: {against}"
-    return None, f"trees: they beat both baselines on {_FOLDS}: {against} ({words})"
+    return None, f"{CONTENDERS[learned].words}: better than both baselines on {_FOLDS}: {against} ({words})"
 
 
 def _beats(mine: dict[str, Any], other: dict[str, Any]) -> bool:

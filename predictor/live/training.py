@@ -19,13 +19,15 @@ from predictor.dataset.dataset import Dataset, dataset
 from predictor.dataset.executor import Executor, Progress
 from predictor.dataset.folds import PURGE_MARGIN_H, NoDataError, grid
 from predictor.dataset.labels import HORIZONS_H, Labels, read_hint_periods, sample, uncertain
+from predictor.hazard.blend import stored
+from predictor.hazard.prior import packaged
 from predictor.history.arrays import HOUR_MS, Feature, Population, from_ms, to_ms
 from predictor.history.store_reader import data_span, read_population
 from predictor.learning.choice import learn
 from predictor.learning.training_set import TrainingSet
 from predictor.live.drift import DRIFT_OVER_MS, profile
 from predictor.model.fit import FitSettings, TooFewPositivesError
-from predictor.model.forest import digest, to_bytes
+from predictor.model.forest import digest
 from predictor.model.skill import Judged, discrimination, ratio, with_intervals
 from store.database.connections import writing
 from store.models.registry import (
@@ -196,13 +198,13 @@ def _lesson(
 
 def _model(lesson: TrainingSet, data: Dataset, end: datetime) -> StoredModel:
     """The model of one horizon, with its hold-out figures."""
-    learned = learn(lesson)
-    blob = to_bytes(learned.forest)
+    learned = learn(lesson, prior=packaged())
+    blob = stored(learned.model)
     sha256 = digest(blob)
     rows, positives = len(data.rows), int(lesson.positive.sum())
     since_ms = lesson.time_ms - lesson.time_ms.min()
     block = since_ms // max(min(DRIFT_OVER_MS, int(since_ms.max()) // _LEAST_BLOCKS + 1), 1)
-    used = {data.names[column] for column in np.unique(learned.forest.feature)}
+    used = {data.names[column] for column in np.unique(learned.model.feature)}
     return StoredModel(
         id=f"{learned.kind}-{lesson.horizon_h}h-{sha256[:12]}",
         created=datetime.now(UTC),
