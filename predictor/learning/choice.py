@@ -6,8 +6,8 @@
 Trees, an additive hazard that starts from a prior, their mean, and the prior alone are tried on the same rows, which
 they had not seen (`contenders.py`). The best of them serves only if it beats both baselines there: by average
 precision, and by recall in the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and
-says so. Where too few outages came to show that, history serves, too: a ranking that learns nothing cannot have learned
-chance.
+says so. Where too few outages came to show anything, the prior serves with the site's outages taken in; without a prior
+history does: a ranking that learns nothing cannot have learned chance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,17 @@ from predictor.dataset.folds import PURGE_MARGIN_H
 from predictor.hazard.blend import HazardBlend
 from predictor.hazard.prior import Prior
 from predictor.history.arrays import HOUR_MS, Bools, Floats, Ints
-from predictor.learning.contenders import CONTENDERS, TREES, best_of, contenders, expected_rate, known_before, made
+from predictor.learning.contenders import (
+    CONTENDERS,
+    TREES,
+    best_of,
+    contenders,
+    expected_rate,
+    known_before,
+    local_words,
+    made,
+    updated,
+)
 from predictor.learning.training_set import TrainingSet
 from predictor.model.baselines import BASELINES, Baseline, Kind
 from predictor.model.fit import (
@@ -199,8 +209,10 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
     known = known_before(lesson, prior)
     trial = search(lesson, settings)
     if trial is None:
-        rate = expected_rate(lesson, known)
-        return _of_rates(lesson, lesson.baselines[HISTORY], _too_few(lesson), settings, prior=rate)
+        why = _too_few(lesson)
+        if known is None:
+            return _of_rates(lesson, lesson.baselines[HISTORY], f"{lesson.baselines[HISTORY].words}: {why}", settings)
+        return ModelChoice(updated(lesson, known), "prior", f"{local_words(lesson, known)}: {why}", settings, {})
     trials = contenders(lesson, trial.seen, origins(lesson), known)
     best, compared = best_of(lesson, trial.rows, trials)
     figures = _figures(lesson, trial, trials)
@@ -256,7 +268,7 @@ def _reached(judged: TrainingSet, scores: Floats) -> dict[str, Any]:
 
 
 def _too_few(lesson: TrainingSet) -> str:
-    """Why history serves where the last folds tell too little: which rule is better is not known there, either.
+    """Why nothing is compared where the last folds tell too little: which rule is better is not known there, either.
 
     Raises:
         TooFewPositivesError: there are too few even for a base rate.
@@ -265,7 +277,7 @@ def _too_few(lesson: TrainingSet) -> str:
     if positives < MIN_POSITIVES:
         raise TooFewPositivesError(positives, len(lesson.positive))
     seen = len(set(lesson.outages().tolist()))
-    words = f"{lesson.baselines[HISTORY].words}: too few outages to show that the model beats it ({seen} in all; "
+    words = f"too few outages to show that what is learned here is better ({seen} in all; "
     return f"{words}{_FOLDS} need {LEAST_COMPARED}, and enough before them)"
 
 

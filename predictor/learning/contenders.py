@@ -10,7 +10,7 @@ its own through its log-odds, since whatever serves is calibrated anyway; interv
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,13 +90,20 @@ def _additive(lesson: TrainingSet, evidence: HazardEvidence) -> HazardBlend:
     return HazardBlend(no_trees(), names, evidence.rates(), lesson.horizon_h, 1.0)
 
 
+def updated(lesson: TrainingSet, known: HazardEvidence) -> HazardBlend:
+    """The prior's hazard, with the outages of a lesson taken in."""
+    return _additive(lesson, known.after(node_hours(lesson)))
+
+
+def local_words(lesson: TrainingSet, known: HazardEvidence) -> str:
+    """How much of that is of the site, in words."""
+    return f"prior, {known.after(node_hours(lesson)).local_share(known):.0%} of its failures are local"
+
+
 def made(name: str, lesson: TrainingSet, trees: Forest, known: HazardEvidence) -> HazardBlend:
     """A contender other than the trees, of all rows of a lesson."""
-    evidence = known if name == PRIOR else known.after(node_hours(lesson))
-    names = tuple(feature.name for feature in lesson.features)
-    weight = HALF if name == BLEND else 1.0
-    forest = trees if name == BLEND else no_trees()
-    return HazardBlend(forest, names, evidence.rates(), lesson.horizon_h, weight)
+    added = _additive(lesson, known) if name == PRIOR else updated(lesson, known)
+    return replace(added, forest=trees, weight=HALF) if name == BLEND else added
 
 
 def best_of(

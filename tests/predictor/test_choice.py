@@ -138,7 +138,8 @@ def test_with_too_few_outages_to_compare_history_serves(lemon: float, kind: str 
     learned = learn(few_of_them, QUICK)
     assert learned.kind == kind
     outages = len(set(few_of_them.outages().tolist()))
-    words = f"{kind} only: too few outages to show that the model beats it ({outages} in all; the last 2 folds need 8"
+    words = f"{kind} only: too few outages to show that what is learned here is better "
+    words += f"({outages} in all; the last 2 folds need 8"
     assert "drawn towards 3.8 outages per 1000 node-days" in learned.why
     assert learned.why.startswith(words)
     assert learned.figures == {}

@@ -1,5 +1,6 @@
 """What may serve beside the trees: tried on the same rows, chosen by what came, and served as it was judged."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from lessons import lesson
 from predictor.hazard.blend import loaded, stored
 from predictor.hazard.prior import packaged
 from predictor.learning import choice as searching
-from predictor.learning.choice import learn, origins, search
+from predictor.learning.choice import baseline_rates, learn, origins, search
 from predictor.learning.contenders import (
     BLEND,
     CONTENDERS,
@@ -138,5 +139,19 @@ def test_a_prior_expects_more_of_nodes_that_show_signs(whole: TrainingSet) -> No
     usual, more = expected_rate(whole, known), expected_rate(replace(whole, values=ill), known)
     assert 1e-4 < usual.per_day < more.per_day < 1.0
     assert usual.outages == PUBLISHED.outages
+    rates = baseline_rates(whole, whole.baselines["history_count"], more)
+    assert "which the prior expects of nodes like these" in rates.words
+
+
+def test_with_too_few_outages_the_prior_serves_with_the_local_ones_taken_in() -> None:
+    """It says so, as a prior does, and that so much of it is local; history serves where there is no prior."""
     few = lesson(nodes=5, days=40)
-    assert "which the prior expects of nodes like these" in learn(few, QUICK, packaged()).why
+    learned = learn(few, QUICK, packaged())
+    assert learned.kind == "prior"
+    assert re.match(r"prior, \d+% of its failures are local: too few outages to show", learned.why)
+    known = known_before(few, packaged())
+    assert known is not None
+    alone = made(PRIOR, few, few.fit(QUICK), known).probability(few.values)
+    said = learned.model.probability(few.values)
+    assert abs(said.mean() - few.positive.mean()) < abs(alone.mean() - few.positive.mean())
+    assert learn(few, QUICK).kind == "history"
