@@ -12,7 +12,15 @@ MODEL = {
     "trained_until": "2025-03-28T00:00:00Z",
     "data": {"rows": 12345, "positives": 210},
     "code": "0.1.0+5a9b8e4d1f8a",
-    "metrics": {"holdout": {"roc_auc": 0.842, "average_precision": 0.2}},
+    "metrics": {
+        "holdout": {"roc_auc": 0.842, "average_precision": 0.2},
+        "last_folds": {
+            "trees": {"average_precision": 0.061, "recall": 0.4, "outages": 40, "log_loss": 0.0212},
+            "blend": {"average_precision": 0.064, "recall": 0.42, "outages": 40, "log_loss": 0.0208}
+            | {"over_trees": {"average_precision": [-0.004, 0.011], "log_loss": [0.0001, 0.0007]}},
+            "history_count": {"average_precision": 0.03, "recall": 0.3, "outages": 40},
+        },
+    },
     "checks": {"drift": {"state": "ok", "alarms": []}, "calibration": {"state": "unknown"}},
     "sha256": "3f2a",
     "bytes": 40000,

@@ -5,7 +5,7 @@ import numpy as np
 from predictor.dataset.labels import Labels, TrainingSample
 from predictor.dataset.matrix import FIXED
 from predictor.history.arrays import DAY_MS, Rows
-from predictor.model.choice import TrainingSet
+from predictor.learning.training_set import TrainingSet
 
 NAMES = [feature.name for feature in FIXED]
 START_MS = 20_000 * DAY_MS
@@ -33,4 +33,4 @@ def lesson(nodes: int = 60, days: int = 40, sign: float = 0.35, lemon: float = 0
     rows = Rows(np.tile(np.arange(nodes), 2 * days), np.repeat(time_ms, nodes))
     flat = positive.ravel()
     labels = Labels(np.ones(len(flat), bool), np.ones(len(flat), bool), flat, start_ms.ravel())
-    return TrainingSet(values.reshape(-1, len(FIXED)), FIXED, TrainingSample(rows, labels, 1.0), 24)
+    return TrainingSet(values.reshape(-1, len(FIXED)), FIXED, TrainingSample(rows, labels, 1.0, 12.0), 24)

@@ -6,6 +6,7 @@ Rankings of one world are judged on the same rows, daily over the later half, wi
 |---|---|
 | model | learned in the world itself, in folds that follow each other, as `foreshock backtest` does |
 | elsewhere | learned in the other worlds that share no mechanism with it, and from no outage of this one |
+| prior | that of the package alone: from usual worlds, without a label of this one |
 | history_count, rules | what needs no learning |
 | recency | the shorter ago the node's last unplanned outage began, the higher |
 | oracle | the true hazard and the precursors that run: what nobody can see |
@@ -23,10 +24,12 @@ from predictor.dataset.dataset import dataset
 from predictor.dataset.folds import BacktestSettings, NoDataError, plan
 from predictor.dataset.labels import TrainingSample, label, rows_at, sample
 from predictor.evaluate.backtest import run_backtest
+from predictor.hazard.prior import packaged
 from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, OutageLog, Rows, joined, to_ms
 from predictor.history.store_reader import data_span
+from predictor.learning.choice import learn
+from predictor.learning.training_set import TrainingSet
 from predictor.links.subjects import NODES
-from predictor.model.choice import TrainingSet, learn
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.skill import (
     CORDON_TOP,
@@ -45,7 +48,7 @@ _FIGURES = ("roc_auc", "average_precision")
 # Nodes and days of different worlds are different ones.
 _APART = 1_000_000
 # Rankings that are probabilities.
-_PROBABILITIES = ("model", "elsewhere", "oracle")
+_PROBABILITIES = ("model", "elsewhere", "prior", "oracle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,12 @@ def read_world(directory: Path, world: World) -> WorldRows:
         day = (requested.time_ms - to_ms(world.settings().start)) // DAY_MS
         every_day = oracle_of(directory, world, population.fleet.names, np.arange(world.days))
         rankings = {"recency": recency(population.outages, requested), "oracle": every_day[day, requested.node]}
+        rankings["prior"] = packaged().model(both.features, HORIZON_H).probability(values)
         try:
             found = run_backtest(engine, settings)
             rankings |= {"model": found.judged.scores, **found.ranks}
         except TooFewPositivesError:  # then every ranking but the model is judged
-            asked = TrainingSet(values, both.features, TrainingSample(requested, labels, 1.0), HORIZON_H)
+            asked = TrainingSet(values, both.features, TrainingSample(requested, labels, 1.0, 24.0), HORIZON_H)
             rankings |= {name: one.rank(asked) for name, one in NODES.baselines.items()}
     finally:
         engine.dispose()
@@ -114,26 +118,28 @@ def with_elsewhere(others: Sequence[WorldRows], of: WorldRows) -> WorldRows:
         return of
     features = max((lesson.features for lesson in lessons), key=len)
     try:
-        learned = learn(_pooled(lessons, features))
+        learned = learn(pooled_lesson(lessons, features), prior=packaged())
     except TooFewPositivesError:
         return of
-    scores = learned.forest.probability(_as_columns(of.values, of.lesson.features, features))
+    scores = learned.model.probability(_as_columns(of.values, of.lesson.features, features))
     return replace(of, rankings={**of.rankings, "elsewhere": scores})
 
 
-def _pooled(lessons: Sequence[TrainingSet], features: tuple[Feature, ...]) -> TrainingSet:
-    """The rows of several worlds in order of time, as if they were one."""
+def pooled_lesson(lessons: Sequence[TrainingSet], features: tuple[Feature, ...]) -> TrainingSet:
+    """The rows of several worlds in order of time, as if they were one.
+
+    Of each world as small a share of its negatives as of the one that kept the least: a row stands for as many here
+    and there.
+    """
+    share = min(lesson.sample.negative_share for lesson in lessons)
     node, time_ms, start, positive, values = [], [], [], [], []
-    negatives = stood_for = 0.0
-    for number, lesson in enumerate(lessons):
+    for number, lesson in enumerate(_thinned(lesson, share, seed) for seed, lesson in enumerate(lessons)):
         rows, labels = lesson.sample.rows, lesson.sample.labels
         node.append(rows.node + number * _APART)
         time_ms.append(rows.time_ms)
         start.append(labels.next_start_ms)
         positive.append(labels.positive)
         values.append(_as_columns(lesson.values, lesson.features, features))
-        negatives += float((~labels.positive).sum())
-        stood_for += float((~labels.positive).sum()) / lesson.sample.negative_share
     order = np.argsort(np.concatenate(time_ms), kind="stable")
     rows = Rows(np.concatenate(node)[order], np.concatenate(time_ms)[order])
     hits, known = np.concatenate(positive)[order], np.ones(len(order), dtype=np.bool_)
@@ -144,8 +150,17 @@ def _pooled(lessons: Sequence[TrainingSet], features: tuple[Feature, ...]) -> Tr
         positive=hits,
         next_start_ms=np.concatenate(start)[order],
     )
-    pooled = TrainingSample(rows, labels, negatives / stood_for)
+    pooled = TrainingSample(rows, labels, share, lessons[0].sample.cadence_h)
     return TrainingSet(np.concatenate(values)[order], features, pooled, HORIZON_H)
+
+
+def _thinned(lesson: TrainingSet, share: float, seed: int) -> TrainingSet:
+    """A lesson that holds this share of all its negatives, drawn from those that it has."""
+    had = lesson.sample.negative_share
+    kept = lesson.positive | (np.random.default_rng(seed).random(len(lesson.positive)) < share / had)
+    thin = lesson.only(kept)
+    left, of = int((~thin.positive).sum()), int((~lesson.positive).sum())
+    return replace(thin, sample=replace(thin.sample, negative_share=had * left / of if of else share))
 
 
 def _as_columns(values: Grid, have: Sequence[Feature], wanted: Sequence[Feature]) -> Grid:

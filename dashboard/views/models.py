@@ -1,5 +1,6 @@
 """The Models page: which model says what the risk is, whether it still holds, what is on trial; how good checks are."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,22 @@ from dashboard.text import words
 from wire.cluster import ClusterJson
 from wire.models import CheckRecordJson, ChecksJson, ModelJson, ModelsJson
 
-KINDS = {"gbt": "trees over all signs", "history": "outage history alone", "rules": "rules alone"}
+KINDS = {
+    "gbt": "trees over all signs",
+    "hazard": "what each sign adds",
+    "blend": "trees, and what each sign adds",
+    "history": "outage history alone",
+    "rules": "rules alone",
+    "prior": "what other clusters taught",
+}
+TRIED = {
+    "trees": "trees",
+    "hazard": "what each sign adds",
+    "blend": "the mean of both",
+    "prior": "what other clusters taught, alone",
+    "history_count": "outage history",
+    "rules": "rules",
+}
 ROLES = {
     "champion": "serves",
     "challenger": "on trial",
@@ -155,10 +171,47 @@ def _serving(model: ModelJson, cluster: ClusterJson) -> None:
     rows = model.data.get("rows")
     learned = f"learned from {words.count(rows)} rows; " if isinstance(rows, int) else ""
     st.caption(f"{words.plain(model.id)}: {learned}{words.plain(model.why)}")
+    tried = tried_rows(model)
+    if tried:
+        st.caption("Tried on the newest folds, on the same rows; gains on the trees are intervals of 95 % by node:")
+        frames.show(tried, f"tried-{model.horizon_h}")
 
 
-def _figure(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else words.DASH
+def tried_rows(model: ModelJson) -> list[frames.Row]:
+    """What each that might serve reached on the last folds, the least log loss first, then the baselines."""
+    folds = model.metrics.get("last_folds")
+    found = folds if isinstance(folds, dict) else {}
+    figures = [(name, one) for name, one in found.items() if isinstance(name, str) and isinstance(one, dict)]
+    rows = []
+    for name, one in sorted(figures, key=lambda item: _loss(item[1])):
+        over = one.get("over_trees")
+        gains = over if isinstance(over, dict) else {}
+        rows.append(
+            {
+                "tried": words.plain(TRIED.get(name, name)),
+                "average_precision": _figure(one.get("average_precision"), 3),
+                "gain_in_it": _interval(gains.get("average_precision")),
+                "in_the_top_5_%": _figure(one.get("recall")),
+                "log_loss": _figure(one.get("log_loss"), 4),
+                "gain_in_log_loss": _interval(gains.get("log_loss"), 4),
+            }
+        )
+    return rows
+
+
+def _loss(figures: Mapping[str, Any]) -> float:
+    loss = figures.get("log_loss")
+    return loss if isinstance(loss, float) else math.inf
+
+
+def _interval(ends: object, digits: int = 3) -> str:
+    if not isinstance(ends, list) or len(ends) != 2:
+        return words.DASH
+    return " to ".join(_figure(end, digits) for end in ends)
+
+
+def _figure(value: object, digits: int = 2) -> str:
+    return f"{value:.{digits}f}" if isinstance(value, float) else words.DASH
 
 
 def _horizon(model: ModelJson) -> str:

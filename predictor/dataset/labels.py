@@ -7,8 +7,10 @@ Rows exist only where the question makes sense:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
+from statistics import median
 
 import numpy as np
 import sqlalchemy as sa
@@ -109,11 +111,19 @@ _SEED = 11
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """Rows to learn from: all positives and a share of the negatives, so that a model must take the share back."""
+    """Rows to learn from: all positives and a share of the negatives, so that a model must take the share back.
+
+    `cadence_h` is how many hours lay between the moments that the rows were drawn from.
+    """
 
     rows: Rows
     labels: Labels
     negative_share: float
+    cadence_h: float
+
+    def only(self, kept: Bools) -> "TrainingSample":
+        """The rows that a mask keeps."""
+        return replace(self, rows=self.rows.only(kept), labels=self.labels.only(kept))
 
 
 def sample(
@@ -128,7 +138,13 @@ def sample(
         drawn = np.random.default_rng(_SEED).choice(negatives, size=most, replace=False)
     kept = np.sort(np.concatenate([np.flatnonzero(labels.positive), drawn]))
     share = len(drawn) / len(negatives) if len(negatives) else 1.0
-    return TrainingSample(rows.only(kept), labels.only(kept), share)
+    return TrainingSample(rows.only(kept), labels.only(kept), share, _cadence_h(moments, horizon_h))
+
+
+def _cadence_h(moments: Sequence[datetime], horizon_h: int) -> float:
+    """The hours between moments; a moment alone stands for its horizon."""
+    apart = [(later - earlier).total_seconds() / 3600 for earlier, later in pairwise(sorted(set(moments)))]
+    return median(apart) if apart else float(horizon_h)
 
 
 def rows_at(population: Population, moments: Sequence[datetime]) -> Rows:

@@ -33,6 +33,7 @@ from predictor.evaluate.leakage import (
     doubts_at_top,
 )
 from predictor.evaluate.truth import against_truth, read_truth
+from predictor.hazard.prior import Prior
 from predictor.history.arrays import (
     DAY_MS,
     FAR_FUTURE_MS,
@@ -48,9 +49,10 @@ from predictor.history.arrays import (
     to_ms,
 )
 from predictor.history.store_reader import data_span, read_history
+from predictor.learning.choice import ModelChoice, learn
+from predictor.learning.training_set import TrainingSet
 from predictor.links.subjects import NODES, Subjects
 from predictor.model.baselines import Baseline
-from predictor.model.choice import ModelChoice, TrainingSet, learn
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.skill import (
     Judged,
@@ -219,7 +221,7 @@ def run_backtest(
             lambda: asof_features(connection, subjects.history, first),
             SampledRows(requested, values, both.features, answers.positive),
         )
-    lesson = _FoldData(learned, learn_values, both.features, settings, subjects.baselines)
+    lesson = _FoldData(learned, learn_values, both.features, settings, subjects.baselines, subjects.prior())
     scores, served = _score_folds(lesson, judging, planned, run or InProcess(), _half_of(progress, 1))
     ranks = {name: one.rank(judging) for name, one in subjects.baselines.items()}
     found = _judge(population, (judging, ranks), scores, settings, list(served))
@@ -236,6 +238,7 @@ class _FoldData:
     features: tuple[Feature, ...]
     settings: BacktestSettings
     baselines: Mapping[str, Baseline]
+    prior: Prior | None
 
 
 def _half_of(progress: Progress | None, half: int) -> Progress | None:
@@ -291,14 +294,15 @@ def _score_fold(lesson: _FoldData, requested: tuple[Fold, Grid]) -> tuple[Floats
     except TooFewPositivesError:
         return None
     reported = {"kind": learned.kind, "why": learned.why, "settings": asdict(learned.settings)}
-    return learned.forest.probability(values), reported
+    reported["last_folds"] = learned.figures
+    return learned.model.probability(values), reported
 
 
 def _fit(lesson: _FoldData, fold: Fold) -> ModelChoice:
     kept = learned_by(lesson.sample.rows.time_ms, fold, lesson.settings)
     check_purge(fold, lesson.sample.rows.time_ms[kept], lesson.settings.horizon_h)
     whole = TrainingSet(lesson.values, lesson.features, lesson.sample, lesson.settings.horizon_h, lesson.baselines)
-    return learn(whole.only(kept))
+    return learn(whole.only(kept), prior=lesson.prior)
 
 
 def learned_by(moments_ms: Ints, fold: Fold, settings: BacktestSettings) -> Bools:

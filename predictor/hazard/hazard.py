@@ -64,7 +64,7 @@ class HazardEvidence:
 
     def after(self, seen: HazardHours) -> "HazardEvidence":
         """What is known once more was seen."""
-        exposure = self.exposure + (seen.signs * seen.hours).sum(axis=1)
+        exposure = self.exposure + np.array([(sign * seen.hours).sum() for sign in seen.signs])
         shape = self.shape.copy()
         for number in range(len(shape)):
             at = (seen.failed > 0) & (seen.classes == number)

@@ -18,14 +18,16 @@ from predictor.dataset.dataset import Dataset, dataset
 from predictor.dataset.folds import NoDataError, grid
 from predictor.dataset.labels import rows_at, sample
 from predictor.features.precursors import WINDOWS_D
+from predictor.hazard.blend import stored
 from predictor.history.arrays import DAY_MS, HOUR_MS, History, Ints, Population, Rows, joined, to_ms
 from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT
 from predictor.history.store_reader import data_span
+from predictor.learning.choice import learn
+from predictor.learning.training_set import TrainingSet
 from predictor.links.subjects import LINKS, Cabling, link_history, link_population, read_cabling
 from predictor.live.reasons import Explanation, explain, references
 from predictor.live.wording import MAX_EVENTS, span, summary_window
-from predictor.model.choice import TrainingSet, learn
-from predictor.model.forest import digest, to_bytes
+from predictor.model.forest import digest
 from store.database.connections import writing
 from store.models.scores import LinkScore, save_link_scores
 from store.records.score import Reason
@@ -66,9 +68,9 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         learned = len(drawn.rows)
         model = learn(TrainingSet(data.values[:learned], data.features, drawn, horizon_h, LINKS.baselines))
         now = data.values[learned:]
-        explained = explain(model.forest, now, data.features, references(now, data.features))
+        explained = explain(model.model, now, data.features, references(now, data.features))
         case = _LinkCase(data, requested, link_history(connection, at, at), read_cabling(connection))
-    ident = f"links-{model.kind}-{horizon_h}h-{digest(to_bytes(model.forest))[:12]}"
+    ident = f"links-{model.kind}-{horizon_h}h-{digest(stored(model.model))[:12]}"
     scores = [_score(case, population, explained, row, (at, horizon_h, ident)) for row in range(len(requested))]
     scores.sort(key=lambda score: (-score.score, score.link))
     with writing(engine).begin() as connection:

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 import sqlalchemy as sa
 
+from predictor.hazard.prior import Prior, packaged
 from predictor.history.arrays import (
     DAY_MS,
     EVENT_WINDOW_MS,
@@ -273,13 +274,14 @@ def _excused(connection: sa.Connection, losses: OutageLog, ends: dict[str, list[
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """How one kind of subject is read, and what a model of it must beat."""
+    """How one kind of subject is read, what a model of it must beat, and what other clusters taught of it."""
 
     noun: str
     population: Callable[[sa.Connection, int], Population]
     history: Callable[[sa.Connection, datetime, datetime], History]
     baselines: Mapping[str, Baseline]
+    prior: Callable[[], Prior | None]
 
 
-NODES = Subjects("node", read_population, read_history, BASELINES)
-LINKS = Subjects("link", link_population, link_history, LINK_BASELINES)
+NODES = Subjects("node", read_population, read_history, BASELINES, packaged)
+LINKS = Subjects("link", link_population, link_history, LINK_BASELINES, lambda: None)

@@ -10,7 +10,6 @@ local.
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import sqlalchemy as sa
 
 from predictor.dataset.dataset import dataset
@@ -20,11 +19,10 @@ from predictor.dataset.matrix import FIXED
 from predictor.hazard.blend import stored
 from predictor.hazard.hazard import HazardEvidence, HazardHours
 from predictor.hazard.prior import Prior, weakened
-from predictor.hazard.signs import sign_values
-from predictor.history.arrays import HOUR_MS, from_ms, to_ms
+from predictor.history.arrays import from_ms, to_ms
 from predictor.history.store_reader import data_span, read_population
+from predictor.learning.training_set import TrainingSet, node_hours
 from predictor.live.training import register
-from predictor.model.choice import TrainingSet
 from predictor.model.forest import digest
 from store.database.connections import writing
 from store.models.registry import StoredModel, serving_model
@@ -115,20 +113,3 @@ def _node_hours(engine: sa.Engine, horizon_h: int) -> HazardHours:
             raise NoDataError(f"{engine.url.render_as_string()} holds less than {horizon_h} hours to learn from")
         data = dataset(connection, population, drawn.rows)
     return node_hours(TrainingSet(data.values, data.features, drawn, horizon_h))
-
-
-def node_hours(lesson: TrainingSet) -> HazardHours:
-    """The rows of a lesson as time at risk: until the outage, or over the horizon (right-censored there).
-
-    Windows of rows overlap: of an outage each row that speaks of it has its share, and hours count as much less.
-    """
-    positive, start_ms = lesson.positive, lesson.sample.labels.next_start_ms
-    hours = np.where(positive, (start_ms - lesson.time_ms) / HOUR_MS, float(lesson.horizon_h)) * lesson.stands_for()
-    failed = np.zeros(len(positive))
-    overlap = float(lesson.horizon_h) / _CADENCE_H
-    if positive.any():
-        number = lesson.outages()
-        rows = np.bincount(number)
-        failed[positive] = (1.0 / rows)[number]
-    signs = sign_values(lesson.values, [feature.name for feature in lesson.features])
-    return HazardHours(signs, hours / overlap, failed, np.zeros(len(positive), dtype=np.int64))

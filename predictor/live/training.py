@@ -1,6 +1,6 @@
 """Training: fit a model for each horizon on all that is known until a moment, and register it in the store.
 
-Whether trees or a baseline serve is decided by `predictor/model/choice.py`; what trees reach on the last quarter of
+Whether trees or a baseline serve is decided by `predictor/learning/choice.py`; what trees reach on the last quarter of
 the data,
 which they have not seen, is kept with the model, with intervals and the baselines beside.
 """
@@ -18,13 +18,16 @@ import sqlalchemy as sa
 from predictor.dataset.dataset import Dataset, dataset
 from predictor.dataset.executor import Executor, Progress
 from predictor.dataset.folds import PURGE_MARGIN_H, NoDataError, grid
-from predictor.dataset.labels import HORIZONS_H, Labels, TrainingSample, read_hint_periods, sample, uncertain
+from predictor.dataset.labels import HORIZONS_H, Labels, read_hint_periods, sample, uncertain
+from predictor.hazard.blend import stored
+from predictor.hazard.prior import packaged
 from predictor.history.arrays import HOUR_MS, Feature, Population, from_ms, to_ms
 from predictor.history.store_reader import data_span, read_population
+from predictor.learning.choice import learn
+from predictor.learning.training_set import TrainingSet
 from predictor.live.drift import DRIFT_OVER_MS, profile
-from predictor.model.choice import TrainingSet, learn
 from predictor.model.fit import FitSettings, TooFewPositivesError
-from predictor.model.forest import digest, to_bytes
+from predictor.model.forest import digest
 from predictor.model.skill import Judged, discrimination, ratio, with_intervals
 from store.database.connections import writing
 from store.models.registry import (
@@ -186,7 +189,7 @@ def _lesson(
     """The rows of one horizon with their answers, without those that hints made uncertain."""
     drawn = sample(population, moments, horizon_h)
     doubtful = uncertain(drawn.rows, drawn.labels, read_hint_periods(connection, population.fleet), horizon_h)
-    kept = TrainingSample(drawn.rows.only(~doubtful), drawn.labels.only(~doubtful), drawn.negative_share)
+    kept = drawn.only(~doubtful)
     if not len(kept.rows):
         raise _too_short(moments[0], moments[-1])
     data = dataset(connection, population, kept.rows, run=run)
@@ -195,13 +198,13 @@ def _lesson(
 
 def _model(lesson: TrainingSet, data: Dataset, end: datetime) -> StoredModel:
     """The model of one horizon, with its hold-out figures."""
-    learned = learn(lesson)
-    blob = to_bytes(learned.forest)
+    learned = learn(lesson, prior=packaged())
+    blob = stored(learned.model)
     sha256 = digest(blob)
     rows, positives = len(data.rows), int(lesson.positive.sum())
     since_ms = lesson.time_ms - lesson.time_ms.min()
     block = since_ms // max(min(DRIFT_OVER_MS, int(since_ms.max()) // _LEAST_BLOCKS + 1), 1)
-    used = {data.names[column] for column in np.unique(learned.forest.feature)}
+    used = {data.names[column] for column in np.unique(learned.model.feature)}
     return StoredModel(
         id=f"{learned.kind}-{lesson.horizon_h}h-{sha256[:12]}",
         created=datetime.now(UTC),

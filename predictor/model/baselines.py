@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.history.arrays import Floats
 
-Kind: TypeAlias = Literal["gbt", "history", "rules"]
+Kind: TypeAlias = Literal["gbt", "hazard", "blend", "history", "rules", "prior"]
 
 
 class Columns(Protocol):

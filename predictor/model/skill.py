@@ -182,14 +182,15 @@ class _Runs:
     hit: Floats
 
 
-def _runs(order: Ints, begins: Ints, node: Ints, positive: Bools, weights: Weights) -> _Runs:
+def _runs(order: Ints, begins: Ints, judged: Judged, weights: Weights, counts: Floats) -> _Runs:
+    node, positive = judged.node, judged.labels.positive
     run = np.zeros(len(order), dtype=np.int64)
     run[begins[1:]] = 1
     run = np.cumsum(run)
     shape = (len(begins), len(weights))
-    ordered, hits = node[order], positive[order]
-    whole = csr_array((np.ones(len(order)), (run, ordered)), shape=shape)
-    right = csr_array((np.ones(int(hits.sum())), (run[hits], ordered[hits])), shape=shape)
+    ordered, hits, each = node[order], positive[order], counts[order]
+    whole = csr_array((each, (run, ordered)), shape=shape)
+    right = csr_array((each[hits], (run[hits], ordered[hits])), shape=shape)
     return _Runs(begins, whole @ weights, right @ weights)
 
 
@@ -213,16 +214,22 @@ def drawn_figures(judged: Judged, weights: Weights) -> dict[str, Floats]:
         judged: known rows alone; `node` is a position in `weights`.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _overall(judged, weights) | _at_top(judged, weights)
+        return _overall(judged, weights, np.ones(len(judged.scores))) | _at_top(judged, weights)
 
 
-def _overall(judged: Judged, weights: Weights) -> dict[str, Floats]:
+def drawn_precision(judged: Judged, weights: Weights, counts: Floats) -> Floats:
+    """The average precision in each draw, where each row stands for as many as `counts` says."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _overall(judged, weights, counts)["average_precision"]
+
+
+def _overall(judged: Judged, weights: Weights, counts: Floats) -> dict[str, Floats]:
     """AUC and average precision over all rows, best first; equal scores count half, or as one threshold."""
     positive = judged.labels.positive
     order = np.argsort(-judged.scores, kind="stable")
     score = judged.scores[order]
     first = np.concatenate([[True], score[1:] != score[:-1]])
-    runs = _runs(order, _cuts(first, positive[order]), judged.node, positive, weights)
+    runs = _runs(order, _cuts(first, positive[order]), judged, weights, counts)
     misses = runs.weight - runs.hit
     hits, seen = runs.hit.sum(axis=0), runs.weight.sum(axis=0)
     below = misses.sum(axis=0) - np.cumsum(misses, axis=0)
@@ -239,7 +246,7 @@ def _at_top(judged: Judged, weights: Weights) -> dict[str, Floats]:
     time_ms, score = judged.time_ms[order], judged.scores[order]
     new = np.concatenate([[True], time_ms[1:] != time_ms[:-1]])
     first = new | np.concatenate([[True], score[1:] != score[:-1]])
-    runs = _runs(order, _cuts(first, positive[order], new), judged.node, positive, weights)
+    runs = _runs(order, _cuts(first, positive[order], new), judged, weights, np.ones(len(order)))
     moment = np.cumsum(new)[runs.begins] - 1
     opening = np.flatnonzero(new[runs.begins])
     size = np.add.reduceat(runs.weight, opening, axis=0)  # (moments, draws)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-# gbt: trees over all features. history, rules: the baselines, which serve where no trees beat them. prior: what other
-# clusters taught, before there is anything to learn from here.
-ModelKind: TypeAlias = Literal["gbt", "history", "rules", "prior"]
+# gbt: trees over all features. hazard: what each sign adds, as other clusters taught and, mostly, as local outages do.
+# blend: the mean of both. history, rules: the baselines, which serve where none of these beats them. prior: what other
+# clusters taught, before there is enough to learn from here.
+ModelKind: TypeAlias = Literal["gbt", "hazard", "blend", "history", "rules", "prior"]
 # champion: its scores are served. challenger: it scores beside, unseen, until it is judged. retired: was champion.
 # rejected: was a challenger and did not show itself better.
 ModelRole: TypeAlias = Literal["champion", "challenger", "retired", "rejected"]

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import foreshock
-from cli.worlds.judged import WorldRows, read_world, recency, report, with_elsewhere
+from cli.worlds.judged import WorldRows, pooled_lesson, read_world, recency, report, with_elsewhere
 from cli.worlds.world import WORLDS, World, make_world, worlds_of
 from predictor.history.arrays import DAY_MS, OutageLog, Rows
 from simulator.mechanisms.registry import MECHANISMS
@@ -119,3 +119,17 @@ def test_a_world_of_no_such_mechanism_is_refused(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "a mechanism '../etc' is not known" in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_worlds_are_pooled_as_if_each_row_stood_for_as_many(read: list[WorldRows]) -> None:
+    """A world that kept a tenth of its negatives counts no less than one that kept all; all positives stay."""
+    whole, other = (one.lesson for one in read)
+    kept = other.positive | (np.random.default_rng(1).random(len(other.positive)) < 0.1)
+    left = float((kept & ~other.positive).sum() / (~other.positive).sum())
+    thin = replace(other.only(kept), sample=replace(other.only(kept).sample, negative_share=left))
+    pooled = pooled_lesson([whole, thin], whole.features)
+    assert pooled.positive.sum() == whole.positive.sum() + other.positive.sum()
+    mine = pooled.sample.rows.node < len(np.unique(whole.sample.rows.node))
+    for of_world, lesson in ((mine, whole), (~mine, other)):
+        negatives = (of_world & ~pooled.positive).sum() / pooled.sample.negative_share
+        assert negatives == pytest.approx((~lesson.positive).sum(), rel=0.15)

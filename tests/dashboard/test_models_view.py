@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.views.models import headline, troubles
+from dashboard.views.models import headline, tried_rows, troubles
 from wire.models import LastTrainingJson, ModelJson, ModelsJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
@@ -52,6 +52,23 @@ def test_each_drift_is_said_with_what_moved() -> None:
     assert troubles(model(drift="strange", calibration={"state": "unknown"})) == []
 
 
+def test_what_was_tried_is_shown_with_its_gain_and_interval() -> None:
+    """The least log loss first, baselines last; a card of any shape breaks no page."""
+    folds = {
+        "history_count": {"average_precision": 0.03, "recall": 0.3, "outages": 40},
+        "trees": {"average_precision": 0.05, "recall": 0.4, "outages": 40, "log_loss": 0.0212},
+        "blend": {"average_precision": 0.06, "recall": 0.42, "outages": 40, "log_loss": 0.0208}
+        | {"over_trees": {"log_loss": [-0.0001, 0.0009], "average_precision": [0.001, 0.02]}},
+    }
+    one = ModelJson(id="m1", horizon_h=24, role="champion", metrics={"last_folds": folds})
+    rows = tried_rows(one)
+    assert [row["tried"] for row in rows] == ["the mean of both", "trees", "outage history"]
+    assert (rows[0]["gain_in_it"], rows[0]["gain_in_log_loss"]) == ("0.001 to 0.020", "-0.0001 to 0.0009")
+    assert (rows[1]["gain_in_it"], rows[2]["log_loss"]) == ("\N{EN DASH}", "\N{EN DASH}")
+    for strange in (None, [], {"trees": 3}, {"trees": {"log_loss": "x", "over_trees": 4, "recall": [1]}}):
+        assert len(tried_rows(ModelJson(id="m", horizon_h=24, role="champion", metrics={"last_folds": strange}))) <= 1
+
+
 def test_the_page_shows_what_serves_and_what_is_on_trial(drawn: Opened) -> None:
     """With the reason of each role, and how the last training went."""
     shown = drawn("models")
@@ -60,7 +77,8 @@ def test_the_page_shows_what_serves_and_what_is_on_trial(drawn: Opened) -> None:
     assert "The models hold." in text
     assert "The server's last training was done" in text
     assert "gbt-24h-3f2a0c5a9b8e: learned from 12,345 rows; trees: they beat both baselines" in text
-    table, _checks = (frame.value for frame in shown.dataframe)
+    tried, table, _checks = (frame.value for frame in shown.dataframe)
+    assert list(tried["tried"]) == ["the mean of both", "trees", "outage history"]
     assert list(table["role"]) == ["on trial"]
     assert list(table["why"]) == ["3 outages in 2 days"]
 

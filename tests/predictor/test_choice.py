@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from lessons import lesson
 
-from predictor.dataset.labels import TrainingSample
+from predictor.learning import choice as searching
+from predictor.learning.choice import baseline_rates, choose, learn
+from predictor.learning.training_set import TrainingSet
 from predictor.live.reasons import explain, references
-from predictor.model import choice as searching
 from predictor.model.baselines import BASELINES, LINK_BASELINES, Baseline, history_count, rules
-from predictor.model.choice import TrainingSet, baseline_rates, choose, learn
 from predictor.model.fit import FitSettings, TooFewPositivesError
 from predictor.model.forest import digest, from_bytes, to_bytes
 
@@ -36,7 +36,7 @@ def test_trees_serve_where_they_beat_both() -> None:
     unbeaten, why = choose(figures((0.06, 0.4), (0.03, 0.3), (0.01, 0.2)))
     assert unbeaten is None
     assert why == (
-        "trees: they beat both baselines on the last 2 folds: "
+        "trees: better than both baselines on the last 2 folds: "
         "AP 0.060 against 0.030, recall in the top 5% 0.40 against 0.30 (history only)"
     )
 
@@ -80,7 +80,7 @@ def test_precision_is_that_of_all_rows_where_negatives_were_drawn() -> None:
     whole = lesson(nodes=120, days=40, sign=0.5)
     kept = whole.positive | (np.arange(len(whole.positive)) % 5 == 0)
     part = whole.only(kept)
-    drawn = replace(part, sample=TrainingSample(part.sample.rows, part.sample.labels, 0.2))
+    drawn = replace(part, sample=replace(part.sample, negative_share=0.2))
     of_all, of_drawn = (learn(one, QUICK).figures["rules"]["average_precision"] for one in (whole, drawn))
     assert of_drawn == pytest.approx(of_all, rel=0.15)
 
@@ -91,9 +91,9 @@ def test_history_alone_serves_where_nothing_else_tells() -> None:
     learned = learn(whole, QUICK)
     assert learned.kind == "history"
     assert learned.why.startswith("history only: the model did not beat it")
-    asked = {whole.features[column].group for column in learned.forest.feature}
+    asked = {whole.features[column].group for column in learned.model.feature}
     assert asked == {"outages"}
-    said, count = learned.forest.probability(whole.values), history_count(whole)
+    said, count = learned.model.probability(whole.values), history_count(whole)
     assert said[count > 0].min() > said[count == 0].max()
 
 
@@ -138,12 +138,13 @@ def test_with_too_few_outages_to_compare_history_serves(lemon: float, kind: str 
     learned = learn(few_of_them, QUICK)
     assert learned.kind == kind
     outages = len(set(few_of_them.outages().tolist()))
-    words = f"{kind} only: too few outages to show that the model beats it ({outages} in all; the last 2 folds need 8"
+    words = f"{kind} only: too few outages to show that what is learned here is better "
+    words += f"({outages} in all; the last 2 folds need 8"
     assert "drawn towards 3.8 outages per 1000 node-days" in learned.why
     assert learned.why.startswith(words)
     assert learned.figures == {}
-    assert (learned.forest.slope, learned.settings) == (1.0, QUICK)
-    asked = {few_of_them.features[at].name for at in learned.forest.feature}
+    assert (learned.model.slope, learned.settings) == (1.0, QUICK)
+    asked = {few_of_them.features[at].name for at in learned.model.feature}
     assert asked <= set(BASELINES["history_count" if kind == "history" else "rules"].columns)
 
 
@@ -156,7 +157,7 @@ def test_links_are_held_against_their_own_rules() -> None:
     learned = learn(links, QUICK)
     assert learned.figures["rules"]["average_precision"] == 1.0
     assert (learned.kind, learned.why.partition(":")[0]) == ("rules", "flaps of 7 days only")
-    assert {whole.features[at].name for at in learned.forest.feature} == {"link_flap_7d"}
+    assert {whole.features[at].name for at in learned.model.feature} == {"link_flap_7d"}
 
 
 def test_too_few_positives_are_refused() -> None:
@@ -174,8 +175,8 @@ def test_what_is_too_bold_on_later_rows_is_calibrated() -> None:
         whole.values[:, names.index(name)] = np.random.default_rng(len(name)).normal(size=len(whole.values))
     learned = learn(whole, bold)
     assert learned.kind == "gbt"
-    assert learned.forest.slope < 0.9
+    assert learned.model.slope < 0.9
     unlearned = whole.fit(bold)
-    line = learned.forest.slope * unlearned.calibrated(unlearned.log_odds(whole.values[:50]))
-    by = learned.forest.calibrated(learned.forest.log_odds(whole.values[:50])) - line
+    line = learned.model.slope * unlearned.calibrated(unlearned.log_odds(whole.values[:50]))
+    by = learned.model.calibrated(learned.model.log_odds(whole.values[:50])) - line
     np.testing.assert_allclose(by, by[0], atol=1e-9)

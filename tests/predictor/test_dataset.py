@@ -40,6 +40,9 @@ def test_a_sample_has_every_positive_and_a_known_share_of_the_rest(engine: sa.En
     with engine.connect() as connection:
         population = read_population(connection, to_ms(day(40)))
     whole = sample(population, moments, 24)
+    apart_h = (moments[1] - moments[0]).total_seconds() / 3600
+    assert (whole.cadence_h, sample(population, moments[::2], 24).cadence_h) == (apart_h, 2 * apart_h)
+    assert sample(population, moments[:1], 24).cadence_h == 24
     part = sample(population, moments, 24, most=100)
     positives = int(whole.labels.positive.sum())
     assert positives == int(part.labels.positive.sum()) > 0

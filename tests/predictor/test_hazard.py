@@ -8,8 +8,8 @@ from predictor.dataset.matrix import FIXED
 from predictor.hazard.blend import HazardBlend, loaded, log_hazard, log_odds_of, no_trees, stored
 from predictor.hazard.hazard import HazardEvidence, HazardHours, per_hour, probability_within
 from predictor.hazard.signs import SIGN_NAMES, SIGNS, sign_values
+from predictor.learning.training_set import TrainingSet
 from predictor.live.reasons import explain, references
-from predictor.model.choice import TrainingSet
 from predictor.model.fit import FitSettings
 from predictor.model.forest import Forest, ModelError, digest
 

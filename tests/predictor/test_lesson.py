@@ -8,7 +8,7 @@ from lessons import START_MS, lesson
 
 from predictor.dataset.labels import Labels, TrainingSample
 from predictor.history.arrays import DAY_MS
-from predictor.model.choice import TrainingSet
+from predictor.learning.training_set import TrainingSet
 from predictor.model.fit import FitSettings
 
 
@@ -18,7 +18,9 @@ def of_starts(starts_ms: list[float]) -> TrainingSet:
     some = whole.only(np.arange(2 * len(starts_ms)) % 2 == 0)
     starts = np.array(starts_ms)
     ones = np.ones(len(starts), bool)
-    return replace(some, sample=TrainingSample(some.sample.rows, Labels(ones, ones, np.isfinite(starts), starts), 0.5))
+    return replace(
+        some, sample=TrainingSample(some.sample.rows, Labels(ones, ones, np.isfinite(starts), starts), 0.5, 12.0)
+    )
 
 
 def test_every_outage_counts_the_same_however_many_rows_speak_of_it() -> None:

@@ -56,7 +56,7 @@ def test_what_gave_the_scores_is_said(engine: sa.Engine) -> None:
     """Two weeks of the chronic link alone cannot show that trees beat a count; its id and the command say which."""
     chronic(engine)
     found = score_links(engine, day(17.5))
-    assert found.why.startswith("history only: too few outages to show that the model beats it (9 in all")
+    assert found.why.startswith("history only: too few outages to show that what is learned here is better (9 in all")
     assert {score.model.rpartition("-")[0] for score in found.scores} == {"links-history-24h"}
     done = CliRunner().invoke(foreshock, ["links", "--db", str(engine.url), "--at", day(17.5).isoformat()])
     assert done.stdout.splitlines()[-1] == found.why

@@ -1,6 +1,7 @@
 """A prior is handed on as a small file that anybody may have written."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from lessons import lesson
 from predictor.dataset.matrix import FIXED
 from predictor.hazard.hazard import HazardEvidence
 from predictor.hazard.prior import MOST_BYTES, MOST_SHAPE, PriorError, packaged, parse_prior, to_json, weakened
-from predictor.live.prior import node_hours
+from predictor.learning.training_set import node_hours
 
 WHOLE = json.loads(to_json(packaged()))
 BASE = "one"
@@ -83,6 +84,20 @@ def test_the_hours_of_a_lesson_are_those_of_its_nodes() -> None:
     span_h = 30 * 20 * 24
     assert 0.95 * span_h < seen.hours.sum() <= span_h
     assert (seen.hours[seen.failed > 0] < seen.hours.max()).any()
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_hours_and_failures_are_the_same_however_often_one_looked(every: int) -> None:
+    """Once a day, or every other day: a rate is one of node-hours, not of looks."""
+    whole = lesson(nodes=200, days=80)
+    moments = np.unique(whole.time_ms)
+    seldom = whole.only(np.isin(whole.time_ms, moments[::every]))
+    seldom = replace(seldom, sample=replace(seldom.sample, cadence_h=12.0 * every))
+    often, rarely = node_hours(whole), node_hours(seldom)
+    watched = 1.0 if every == 2 else 0.5  # every other day, one of two is not watched
+    assert rarely.hours.sum() == pytest.approx(watched * often.hours.sum(), rel=0.03)
+    rate, of_fewer = (seen.failed.sum() / seen.hours.sum() for seen in (often, rarely))
+    assert of_fewer == pytest.approx(rate, rel=0.15)
 
 
 def test_what_is_handed_on_rests_on_few_failures_and_says_the_same() -> None:

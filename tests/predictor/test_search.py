@@ -8,8 +8,9 @@ from lessons import START_MS, lesson
 
 from predictor.dataset.folds import PURGE_MARGIN_H
 from predictor.history.arrays import DAY_MS, HOUR_MS
-from predictor.model import choice as searching
-from predictor.model.choice import LEAST_COMPARED, LEAST_OUTAGES, TrainingSet, origins, search
+from predictor.learning import choice as searching
+from predictor.learning.choice import LEAST_COMPARED, LEAST_OUTAGES, origins, search
+from predictor.learning.training_set import TrainingSet
 from predictor.model.fit import FitSettings
 from predictor.model.forest import Forest
 

@@ -102,9 +102,11 @@ def test_where_a_baseline_serves_its_kind_and_reason_are_kept(
     monkeypatch: pytest.MonkeyPatch, engine: sa.Engine
 ) -> None:
     """Its name says so."""
-    monkeypatch.setattr("predictor.model.choice.choose", lambda _figures, baselines: (baselines["rules"], "as told"))
-    monkeypatch.setattr("predictor.model.choice.LEAST_COMPARED", 1)
-    monkeypatch.setattr("predictor.model.choice.CANDIDATES", {})
+    monkeypatch.setattr(
+        "predictor.learning.choice.choose", lambda _figures, baselines, _learned: (baselines["rules"], "as told")
+    )
+    monkeypatch.setattr("predictor.learning.choice.LEAST_COMPARED", 1)
+    monkeypatch.setattr("predictor.learning.choice.CANDIDATES", {})
     fill(engine, nodes=24, days=40)
     train(engine, settings=DAY)
     with engine.connect() as connection:

@@ -1,23 +1,38 @@
-"""Learning with everything: search, calibration, and whether the model serves at all.
+"""Learning with everything: search, what is best on the folds, calibration, and whether that serves at all.
 
-    learned = learn(lesson)
-    learned.forest, learned.kind, learned.why     # a Forest over all columns, whatever won
+    learned = learn(lesson, prior=packaged())
+    learned.model, learned.kind, learned.why      # over all columns, whatever won
 
-The trees serve only if they beat both baselines on rows that they had not seen: by average precision, and by recall in
-the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and says so. Where too few
-outages came to show that, history serves, too: a ranking that learns nothing cannot have learned chance.
+Trees, an additive hazard that starts from a prior, their mean, and the prior alone are tried on the same rows, which
+they had not seen (`contenders.py`). The best of them serves only if it beats both baselines there: by average
+precision, and by recall in the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and
+says so. Where too few outages came to show anything, the prior serves with the site's outages taken in; without a prior
+history does: a ranking that learns nothing cannot have learned chance.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import average_precision_score
 
 from predictor.dataset.folds import PURGE_MARGIN_H
-from predictor.dataset.labels import TrainingSample
-from predictor.history.arrays import DAY_MS, HOUR_MS, Bools, Feature, Floats, Grid, Ints
+from predictor.hazard.blend import HazardBlend
+from predictor.hazard.prior import Prior
+from predictor.history.arrays import HOUR_MS, Bools, Floats, Ints
+from predictor.learning.contenders import (
+    CONTENDERS,
+    TREES,
+    best_of,
+    contenders,
+    expected_rate,
+    known_before,
+    local_words,
+    made,
+    updated,
+)
+from predictor.learning.training_set import TrainingSet
 from predictor.model.baselines import BASELINES, Baseline, Kind
 from predictor.model.fit import (
     MIN_POSITIVES,
@@ -26,79 +41,12 @@ from predictor.model.fit import (
     HeldOutScores,
     TooFewPositivesError,
     calibrate,
-    fit,
     fit_line,
     suited_settings,
 )
 from predictor.model.forest import Forest
 from predictor.model.local_rates import PUBLISHED, LocalRates, PriorRate, RateRows, local_rates
 from predictor.model.skill import FORESEEN_TOP, Judged, discrimination
-
-# What is learned from: rows with their answers and features, and how much each of them counts.
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingSet:
-    """Rows whose answer is known. `values` is (rows, features), NaN where unknown; `sample` may hold a share of the
-    negatives; `baselines` are what a model of them must beat."""
-
-    values: Grid
-    features: tuple[Feature, ...]
-    sample: TrainingSample
-    horizon_h: int
-    baselines: Mapping[str, Baseline] = field(default_factory=lambda: BASELINES)
-
-    @property
-    def positive(self) -> Bools:
-        """Which rows an outage follows."""
-        return self.sample.labels.positive
-
-    @property
-    def time_ms(self) -> Ints:
-        """The moment of each row."""
-        return self.sample.rows.time_ms
-
-    def column(self, name: str) -> Grid:
-        """One feature of every row."""
-        return self.values[:, [feature.name for feature in self.features].index(name)]
-
-    def only(self, kept: Bools) -> "TrainingSet":
-        """The rows that a mask keeps."""
-        sample = TrainingSample(self.sample.rows.only(kept), self.sample.labels.only(kept), self.sample.negative_share)
-        return replace(self, values=self.values[kept], sample=sample)
-
-    def stands_for(self) -> Floats:
-        """How many rows each row stands for: those of its kind that were not drawn, too."""
-        return np.where(self.positive, 1.0, 1.0 / self.sample.negative_share)
-
-    def outages(self) -> Ints:
-        """A number for the outage that each positive row speaks of, in order of the positive rows."""
-        at = self.positive
-        pairs = np.stack([self.sample.rows.node[at], self.sample.labels.next_start_ms[at].astype(np.int64)])
-        number: Ints = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
-        return number
-
-    def weights(self, half_life_d: float | None = None) -> Floats:
-        """How much each row counts: every outage the same, however many rows speak of it; old rows less."""
-        found = np.ones(len(self.positive))
-        if self.positive.any():
-            number = self.outages()
-            rows = np.bincount(number)
-            found[self.positive] = (rows.mean() / rows)[number]
-            found[self.positive] *= self.positive.sum() / found[self.positive].sum()
-        if half_life_d is not None and len(found):
-            found *= 0.5 ** ((self.time_ms.max() - self.time_ms) / (half_life_d * DAY_MS))
-        return found
-
-    def fit(self, settings: FitSettings) -> Forest:
-        """A forest of all rows.
-
-        Raises:
-            TooFewPositivesError: there is too little to learn from.
-        """
-        weight = self.weights(settings.half_life_d)
-        return fit(self.values, self.positive, self.features, settings, self.sample.negative_share, weight)
-
 
 # How much capacity a model should have: a few settings tried on the past, in order of time.
 #
@@ -240,33 +188,42 @@ class ModelChoice:
     """What serves, and why. `figures` has what the trees and each baseline reached on the last folds, by name; it is
     empty where those held too few outages."""
 
-    forest: Forest
+    model: Forest | HazardBlend
     kind: Kind
     why: str
     settings: FitSettings
     figures: dict[str, Any]
 
 
-def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: PriorRate = PUBLISHED) -> ModelChoice:
+def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior | None = None) -> ModelChoice:
     """A calibrated model of all rows, or the baseline that it does not beat.
 
     Args:
         settings: what the search starts from; None is what suits the features.
-        prior: the rate of failures that is known before any of the site's own.
+        prior: what other clusters taught of the horizon; without it there are trees alone, and a published rate.
 
     Raises:
         TooFewPositivesError: there is too little to learn from.
     """
     settings = settings or suited_settings(lesson.features)
+    known = known_before(lesson, prior)
     trial = search(lesson, settings)
     if trial is None:
-        return _of_rates(lesson, lesson.baselines[HISTORY], _too_few(lesson), settings, prior=prior)
-    figures = _figures(lesson, trial)
-    unbeaten, why = choose(figures, lesson.baselines)
+        why = _too_few(lesson)
+        if known is None:
+            return _of_rates(lesson, lesson.baselines[HISTORY], f"{lesson.baselines[HISTORY].words}: {why}", settings)
+        return ModelChoice(updated(lesson, known), "prior", f"{local_words(lesson, known)}: {why}", settings, {})
+    trials = contenders(lesson, trial.seen, origins(lesson), known)
+    best, compared = best_of(lesson, trial.rows, trials)
+    figures = _figures(lesson, trial, trials)
+    figures = {name: one | compared.get(name, {}) for name, one in figures.items()}
+    unbeaten, why = choose(figures, lesson.baselines, best)
     if unbeaten is not None:
-        return _of_rates(lesson, unbeaten, why, trial.settings, figures, prior)
-    line = calibrate(trial.seen, trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
-    return ModelChoice(with_calibration(lesson.fit(trial.settings), line), "gbt", why, trial.settings, figures)
+        return _of_rates(lesson, unbeaten, why, trial.settings, figures, expected_rate(lesson, known))
+    line = calibrate(trials[best], trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
+    trees = lesson.fit(trial.settings)
+    model = trees if best == TREES or known is None else made(best, lesson, trees, known)
+    return ModelChoice(with_calibration(model, line), CONTENDERS[best].kind, why, trial.settings, figures)
 
 
 def _of_rates(
@@ -282,20 +239,22 @@ def _of_rates(
     return ModelChoice(rates.forest, baseline.kind, f"{why}; {rates.words}", settings, figures or {})
 
 
-def with_calibration(forest: Forest, line: CalibrationLine) -> Forest:
-    """A forest whose probabilities are those of a line through its calibrated log-odds."""
-    return replace(forest, slope=line.slope * forest.slope, offset=line.slope * forest.offset + line.offset)
+def with_calibration(model: Forest | HazardBlend, line: CalibrationLine) -> Forest | HazardBlend:
+    """A model whose probabilities are those of a line through its calibrated log-odds."""
+    return replace(model, slope=line.slope * model.slope, offset=line.slope * model.offset + line.offset)
 
 
-def _figures(lesson: TrainingSet, trial: SearchTrial) -> dict[str, Any]:
-    """What the trees and the baselines reach on the same rows."""
+def _figures(lesson: TrainingSet, trial: SearchTrial, trials: Mapping[str, HeldOutScores]) -> dict[str, Any]:
+    """What each contender and the baselines reach on the same rows."""
     kept = np.zeros(len(lesson.positive), dtype=np.bool_)
     kept[trial.rows] = True
     judged = lesson.only(kept)
     # Parts follow each other in time, and so do the rows; within a part both are in the lesson's order.
-    by_row = np.full(len(lesson.positive), np.nan)
-    by_row[trial.rows] = trial.seen.log_odds
-    scores = {"trees": by_row[kept], **{name: one.rank(judged) for name, one in lesson.baselines.items()}}
+    scores = {name: one.rank(judged) for name, one in lesson.baselines.items()}
+    for name, seen in trials.items():
+        by_row = np.full(len(lesson.positive), np.nan)
+        by_row[trial.rows] = seen.log_odds
+        scores[name] = by_row[kept]
     return {name: _reached(judged, score) for name, score in scores.items()}
 
 
@@ -309,7 +268,7 @@ def _reached(judged: TrainingSet, scores: Floats) -> dict[str, Any]:
 
 
 def _too_few(lesson: TrainingSet) -> str:
-    """Why history serves where the last folds tell too little: which rule is better is not known there, either.
+    """Why nothing is compared where the last folds tell too little: which rule is better is not known there, either.
 
     Raises:
         TooFewPositivesError: there are too few even for a base rate.
@@ -318,16 +277,18 @@ def _too_few(lesson: TrainingSet) -> str:
     if positives < MIN_POSITIVES:
         raise TooFewPositivesError(positives, len(lesson.positive))
     seen = len(set(lesson.outages().tolist()))
-    words = f"{lesson.baselines[HISTORY].words}: too few outages to show that the model beats it ({seen} in all; "
+    words = f"too few outages to show that what is learned here is better ({seen} in all; "
     return f"{words}{_FOLDS} need {LEAST_COMPARED}, and enough before them)"
 
 
-def choose(figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASELINES) -> tuple[Baseline | None, str]:
-    """The baseline that serves, None for the trees; and why, in words.
+def choose(
+    figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASELINES, learned: str = TREES
+) -> tuple[Baseline | None, str]:
+    """The baseline that serves, None for what was learned (the best of the contenders); and why, in words.
 
     A recall counts as lower if it is so by more than one standard error.
     """
-    mine = figures["trees"]
+    mine = figures[learned]
     unbeaten = [name for name in baselines if not _beats(mine, figures[name])]
     best = max(unbeaten or baselines, key=lambda name: (figures[name]["average_precision"], figures[name]["recall"]))
     other, words = figures[best], baselines[best].words
@@ -335,7 +296,7 @@ def choose(figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASEL
     against += f", recall in the top {FORESEEN_TOP:.0%} {mine['recall']:.2f} against {other['recall']:.2f}"
     if unbeaten:
         return baselines[best], f"{words}: the model did not beat it on {_FOLDS}: {against}"
-    return None, f"trees: they beat both baselines on {_FOLDS}: {against} ({words})"
+    return None, f"{CONTENDERS[learned].words}: better than both baselines on {_FOLDS}: {against} ({words})"
 
 
 def _beats(mine: dict[str, Any], other: dict[str, Any]) -> bool:
