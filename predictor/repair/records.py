@@ -128,7 +128,7 @@ def read_records(connection: sa.Connection, at: datetime) -> RepairRecords:
     """What befell every node before a moment: in the window, and its outages for longer."""
     first, since = at - timedelta(days=WINDOW_D), at - timedelta(days=MEMORY_D)
     nodes = {node.node: node for node in read_nodes(connection)}
-    excused = _SharedCauses.of(verdicts_between(connection, since, at))
+    excused = _VerdictRecord.of(verdicts_between(connection, since, at))
     known = [fault for fault in _faults(connection, first, at) if fault.node in nodes]
     faults = _own([fault for fault in known if not excused.fault(fault)], nodes)
     absences = [absence for absence in _downtimes(connection, since, at) if absence.node in nodes]
@@ -155,14 +155,14 @@ _NO_MACHINE = ("application", "job", "planned")
 
 
 @dataclass(frozen=True, slots=True)
-class _SharedCauses:
+class _VerdictRecord:
     """What befell nodes that only suffered: the incidents of each, and when an outage was somebody else's doing."""
 
     incidents: Mapping[str, frozenset[str]]
     spans: Mapping[str, Sequence[tuple[datetime, datetime]]]
 
     @classmethod
-    def of(cls, verdicts: Iterable[Verdict]) -> "_SharedCauses":
+    def of(cls, verdicts: Iterable[Verdict]) -> "_VerdictRecord":
         incidents: dict[str, set[str]] = {}
         spans: dict[str, list[tuple[datetime, datetime]]] = {}
         for one in verdicts:
