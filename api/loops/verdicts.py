@@ -32,6 +32,7 @@ from schedulers.webhooks.formats.alertmanager import FIRES_FOR
 from schedulers.webhooks.webhook import takes_verdicts
 from store.database.connections import open_database, write_turn, writing
 from store.database.coordination import VERDICTS, read_marks
+from store.events.incident_thread import silenced_until
 from store.hints.outbox import queue_deliveries
 from store.records.verdict import Verdict, VerdictState
 from store.verdicts.verdict_log import VerdictChange, open_verdicts
@@ -233,7 +234,10 @@ class VerdictTurns:
         return self._engine
 
     def _renew(self) -> None:
-        """Tell every Alertmanager of what stands once more: one that was started anew knows of nothing."""
+        """Tell every Alertmanager of what stands once more: one that was started anew knows of nothing.
+
+        Of what a person has silenced it is told again when the silence is over.
+        """
         now = self._state.clock()
         receivers = [one.name for one in self._state.settings.webhooks if one.format == "alertmanager"]
         if not receivers or (self._renewed is not None and now - self._renewed < _RENEW):
@@ -241,7 +245,8 @@ class VerdictTurns:
         self._renewed = now
         mark = f"~{int(now.timestamp())}"
         with writing(self._state.engine).begin() as connection:
-            standing = [plain(one) for one in open_verdicts(connection)]
+            loud = [one for one in open_verdicts(connection) if silenced_until(connection, one, now) is None]
+            standing = [plain(one) for one in loud]
             again = [verdict_delivery(one, "it stands", name, now, mark) for one in standing for name in receivers]
             queue_deliveries(connection, again)
 

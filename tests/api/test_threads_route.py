@@ -12,11 +12,15 @@ from wire_check import check_answer
 
 from api.app import create_app
 from api.edge.auth import hash_token
+from api.loops.verdicts import VerdictTurns
 from api.routes import threads
 from api.server.settings import Token
+from schedulers.webhooks.settings import WebhookSettings
+from store.database.connections import writing
 from store.database.retention import RetentionPeriods, prune
 from store.records.event import format_time
 from store.records.hostlist import NodePattern
+from store.tables import hint_tables
 from store.tables.verdict_tables import thread_entries
 from store.verdicts.verdict_log import VerdictChange
 from wire.events import IncidentJson, LifeJson
@@ -256,6 +260,22 @@ def test_a_token_of_some_nodes_decides_about_those_alone(engine: sa.Engine, cloc
         assert lives["v2"]["silenced_until"] is not None
         client.headers["Authorization"] = "Bearer reader"
         step(client, f"incidents/{ident}/ack", 403)
+
+
+def test_an_alertmanager_is_told_again_of_what_nobody_has_silenced(engine: sa.Engine, clock: Clock) -> None:
+    """Each quarter of an hour; of the silenced one again when its silence is over."""
+    alerts = WebhookSettings("alerts", "http://127.0.0.1:9/", format="alertmanager")
+    app = create_app(replace(QUIET, webhooks=(alerts,)), engine, clock)
+    client, turns = TestClient(app), VerdictTurns(app.state.foreshock)  # not entered: its loops do not run
+    save(engine, VerdictChange(LEAF, "opened"), VerdictChange(GPU, "opened"))
+    step(client, "verdicts/v1/silence", hours=1)
+    told = []
+    for _ in range(5):
+        turns._renew()
+        with writing(engine).begin() as connection:
+            told.append(sorted(connection.scalars(sa.delete(hint_tables.outbox).returning(hint_tables.outbox.c.hint))))
+        clock.forward(minutes=15)
+    assert told == [["v2"], ["v2"], ["v2"], ["v2"], ["v1", "v2"]]
 
 
 def test_threads_go_with_their_incidents_and_verdicts(client: TestClient, engine: sa.Engine) -> None:
