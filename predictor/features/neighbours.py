@@ -1,6 +1,7 @@
 """Features of the neighbourhood: what befell the other nodes of the same leaf and rack lately.
 
-Failures come in groups (a leaf switch, a PDU, a driver; FIELD D4, D7): the node's own share is taken out.
+Failures come in groups (a leaf switch, a PDU, a driver; FIELD D4, D7): the node's own share is taken out. Outages are
+the scheduler's word; of links each node tells itself.
 """
 
 import numpy as np
@@ -16,6 +17,9 @@ FEATURES: tuple[Feature, ...] = (
     Feature("rack_outages_28d", "neighbours", monotonic=1),
 )
 
+# One node that lies is not enough.
+_LEAST = 2
+
 
 def compute(history: History, rows: Rows) -> dict[str, Floats]:
     """Every neighbour feature; NaN where a node's leaf or rack is unknown."""
@@ -23,12 +27,30 @@ def compute(history: History, rows: Rows) -> dict[str, Floats]:
     unplanned = history.outages.only(~history.outages.planned)
     flapped = events.family == FAMILY_INDEX["link_flap"]
     found = {
-        "leaf_flaps_24h": _others(events.node[flapped], events.time_ms[flapped], rows, fleet.leaf, 1),
+        "leaf_flaps_24h": _flapping(events.node[flapped], events.time_ms[flapped], rows, fleet.leaf),
     }
     for name, group in (("leaf", fleet.leaf), ("rack", fleet.rack)):
         found[f"{name}_outages_24h"] = _others(unplanned.node, unplanned.start_ms, rows, group, 1)
         found[f"{name}_outages_28d"] = _others(unplanned.node, unplanned.start_ms, rows, group, 28)
     return found
+
+
+def _flapping(node: Ints, time_ms: Ints, rows: Rows, group: Ints) -> Floats:
+    """How many other nodes of each row's group lost a link within a day; 0 where fewer than _LEAST did.
+
+    Nodes and not losses: a node tells of its own links, and one that makes them up raises nobody's risk.
+    """
+    own, of_row = WindowIndex.of(node, time_ms), group[rows.node]
+    found, by_group = np.zeros(len(rows)), np.argsort(of_row, kind="stable")
+    ordered = of_row[by_group]
+    for name in np.unique(node[group[node] >= 0]):
+        begin, end = np.searchsorted(ordered, [group[name], group[name] + 1])
+        beside = by_group[begin:end]
+        beside = beside[rows.node[beside] != name]
+        lost = own.count(np.full(len(beside), name), rows.time_ms[beside], DAY_MS)
+        found[beside] += lost > 0
+    found[found < _LEAST] = 0.0
+    return np.where(of_row >= 0, found, np.nan)
 
 
 def _others(node: Ints, time_ms: Ints, rows: Rows, group: Ints, window_d: int) -> Floats:

@@ -6,7 +6,7 @@
 Trees, an additive hazard that starts from a prior, their mean, and the prior alone are tried on the same rows, which
 they had not seen (`contenders.py`). The best of them serves only if it beats both baselines there: by average
 precision, and by recall in the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and
-says so. Where too few outages came to show anything, the prior serves with the site's outages taken in; without a prior
+says so. Where too few outages came to show anything, the prior serves alone; without a prior
 history does: a ranking that learns nothing cannot have learned chance.
 """
 
@@ -18,19 +18,19 @@ import numpy as np
 from sklearn.metrics import average_precision_score
 
 from predictor.dataset.folds import PURGE_MARGIN_H
-from predictor.hazard.blend import HazardBlend
+from predictor.hazard.blend import HazardBlend, no_trees
 from predictor.hazard.prior import Prior
 from predictor.history.arrays import HOUR_MS, Bools, Floats, Ints
 from predictor.learning.contenders import (
     CONTENDERS,
+    PRIOR,
     TREES,
     best_of,
     contenders,
     expected_rate,
     known_before,
-    local_words,
+    level_of,
     made,
-    updated,
 )
 from predictor.learning.training_set import TrainingSet
 from predictor.model.baselines import BASELINES, Baseline, Kind
@@ -212,7 +212,8 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
         why = _too_few(lesson)
         if known is None:
             return _of_rates(lesson, lesson.baselines[HISTORY], f"{lesson.baselines[HISTORY].words}: {why}", settings)
-        return ModelChoice(updated(lesson, known), "prior", f"{local_words(lesson, known)}: {why}", settings, {})
+        alone = made(PRIOR, lesson, no_trees(), known)
+        return ModelChoice(alone, "prior", f"{CONTENDERS[PRIOR].words}: {why}", settings, {})
     trials = contenders(lesson, trial.seen, origins(lesson), known)
     best, compared = best_of(lesson, trial.rows, trials)
     figures = _figures(lesson, trial, trials)
@@ -220,10 +221,13 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
     unbeaten, why = choose(figures, lesson.baselines, best)
     if unbeaten is not None:
         return _of_rates(lesson, unbeaten, why, trial.settings, figures, expected_rate(lesson, known))
-    line = calibrate(trials[best], trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
+    level = CalibrationLine(offset=level_of(best, trials))
+    seen = replace(trials[best], log_odds=level.of(trials[best].log_odds))
+    line = calibrate(seen, trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
     trees = lesson.fit(trial.settings)
     model = trees if best == TREES or known is None else made(best, lesson, trees, known)
-    return ModelChoice(with_calibration(model, line), CONTENDERS[best].kind, why, trial.settings, figures)
+    model = with_calibration(with_calibration(model, level), line)
+    return ModelChoice(model, CONTENDERS[best].kind, why, trial.settings, figures)
 
 
 def _of_rates(

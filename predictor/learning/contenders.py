@@ -58,7 +58,10 @@ def expected_rate(lesson: TrainingSet, known: HazardEvidence | None) -> PriorRat
     if known is None:
         return PUBLISHED
     hazard = per_hour(known.rates(), sign_values(lesson.values, [feature.name for feature in lesson.features]))
-    per_day = 24.0 * float(np.average(hazard, weights=lesson.stands_for()))
+    node = np.unique(lesson.sample.rows.node, return_inverse=True)[1].ravel()
+    weight = lesson.stands_for()
+    of_nodes = np.bincount(node, hazard * weight) / np.bincount(node, weight)
+    per_day = 24.0 * float(np.median(of_nodes))  # not the mean: one node that shows what it likes moves it
     words = f"{1000 * per_day:.2g} outages per 1000 node-days, which the prior expects of nodes like these"
     return PriorRate(per_day, PUBLISHED.outages, words)
 
@@ -85,24 +88,26 @@ def contenders(
     return {TREES: of_trees} | {name: HeldOutScores(log_odds_of(logs), positive, weight) for name, logs in said.items()}
 
 
+def level_of(name: str, trials: Mapping[str, HeldOutScores]) -> float:
+    """What is added to a contender's log-odds before it is calibrated: 0, but for the mean of logarithms.
+
+    That is lower than either where the two differ, so that it would tell fewer failures than both of its parts: it is
+    raised until it tells as many as they do in the mean, over the same rows, whose answers it does not look at.
+    """
+    if name != BLEND:
+        return 0.0
+    told = {one: float(np.exp(log_hazard(trials[one].log_odds)) @ trials[one].weight) for one in (TREES, HAZARD, BLEND)}
+    return float(np.log((HALF * told[HAZARD] + (1 - HALF) * told[TREES]) / told[BLEND]))
+
+
 def _additive(lesson: TrainingSet, evidence: HazardEvidence) -> HazardBlend:
     names = tuple(feature.name for feature in lesson.features)
     return HazardBlend(no_trees(), names, evidence.rates(), lesson.horizon_h, 1.0)
 
 
-def updated(lesson: TrainingSet, known: HazardEvidence) -> HazardBlend:
-    """The prior's hazard, with the outages of a lesson taken in."""
-    return _additive(lesson, known.after(node_hours(lesson)))
-
-
-def local_words(lesson: TrainingSet, known: HazardEvidence) -> str:
-    """How much of that is of the site, in words."""
-    return f"prior, {known.after(node_hours(lesson)).local_share(known):.0%} of its failures are local"
-
-
 def made(name: str, lesson: TrainingSet, trees: Forest, known: HazardEvidence) -> HazardBlend:
     """A contender other than the trees, of all rows of a lesson."""
-    added = _additive(lesson, known) if name == PRIOR else updated(lesson, known)
+    added = _additive(lesson, known if name == PRIOR else known.after(node_hours(lesson)))
     return replace(added, forest=trees, weight=HALF) if name == BLEND else added
 
 

@@ -117,7 +117,7 @@ def _reason(case: _LinkCase, link: int, group: str, by: float, features: Mapping
         return Reason(text, by, _ids(case, link, "link_flap"))
     if group == "neighbours":
         flaps = np.nan_to_num(features["leaf_flaps_24h"])
-        return Reason(f"{flaps:.0f} flaps of other links of its switch in 24 h", by)
+        return Reason(f"{flaps:.0f} other links of its switch were lost in 24 h", by)
     return Reason(f"its {group.replace('_', ' ')} beside that of other links", by)
 
 

@@ -295,7 +295,7 @@ def _neighbours(subject: ExplainedNode) -> Sentence:
         f"{subject.features[name]:.0f} {noun}"
         for name, noun in (
             ("leaf_outages_24h", "outages on the same leaf"),
-            ("leaf_flaps_24h", "link flaps on the same leaf"),
+            ("leaf_flaps_24h", "nodes of the same leaf that lost a link"),
             ("rack_outages_24h", "outages in the same rack"),
         )
         if subject.features[name] > 0

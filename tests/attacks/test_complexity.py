@@ -376,6 +376,8 @@ BODIES: dict[str, bytes] = {
     "enroll": b'{"node": "gpu-017"}',
     "post_topology": b'{"switch": "leaf04", "port": 12, "peer": "gpu-017", "peer_port": 1, "peer_type": "hca",'
     b' "hca": "mlx5_3"}',
+    "step_incident": b'{"text": "riser ordered", "owner": "ann", "hours": 4}',
+    "step_verdict": b'{"text": "riser ordered", "until": "2025-03-01T16:05:06Z"}',
     "report_validation": b'{"passed": false, "detail": "nccl-tests: 12 GB/s"}',
 }
 
@@ -383,7 +385,9 @@ BODIES: dict[str, bytes] = {
 def routes_with_bodies(app: FastAPI) -> dict[str, str]:
     """The paths of every route that takes a body, by operation."""
     return {
-        operation["operationId"]: path.removeprefix("/api/v1/").replace("{hint}", "h")
+        operation["operationId"]: path.removeprefix("/api/v1/").format(
+            hint="h", incident="i", verdict="v", step="ack", seq=1
+        )
         for path, methods in app.openapi()["paths"].items()
         for operation in methods.values()
         if "requestBody" in operation

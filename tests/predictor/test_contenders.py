@@ -1,13 +1,12 @@
 """What may serve beside the trees: tried on the same rows, chosen by what came, and served as it was judged."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from lessons import lesson
 
-from predictor.hazard.blend import loaded, stored
+from predictor.hazard.blend import loaded, log_hazard, log_odds_of, stored
 from predictor.hazard.prior import packaged
 from predictor.learning import choice as searching
 from predictor.learning.choice import baseline_rates, learn, origins, search
@@ -21,6 +20,7 @@ from predictor.learning.contenders import (
     contenders,
     expected_rate,
     known_before,
+    level_of,
     made,
 )
 from predictor.learning.training_set import TrainingSet
@@ -131,6 +131,20 @@ def test_the_mean_is_that_of_the_models_that_serve(whole: TrainingSet) -> None:
         np.testing.assert_allclose(sigmoid(found[name].log_odds), said, rtol=1e-9)
 
 
+def test_the_mean_tells_as_many_failures_as_its_parts(whole: TrainingSet) -> None:
+    """A mean of logarithms is lower than the mean: where the parts differ it is raised; each alone is left."""
+    weight, positive = np.ones(4), np.zeros(4, dtype=bool)
+    said = {TREES: [-6.0, -3.0, -6.0, -4.0], HAZARD: [-3.0, -6.0, -4.0, -6.0]}
+    trials = {name: HeldOutScores(np.array(one), positive, weight) for name, one in said.items()}
+    both = log_odds_of(0.5 * sum(log_hazard(one.log_odds) for one in trials.values()))
+    trials[BLEND] = HeldOutScores(both, positive, weight)
+    assert level_of(TREES, trials) == level_of(HAZARD, trials) == 0.0
+    raised = sigmoid(both + level_of(BLEND, trials)).sum()
+    parts = np.mean([sigmoid(trials[name].log_odds).sum() for name in (TREES, HAZARD)])
+    assert sigmoid(both).sum() < 0.7 * parts
+    assert raised == pytest.approx(parts, rel=0.02)
+
+
 def test_a_prior_expects_more_of_nodes_that_show_signs(whole: TrainingSet) -> None:
     """The rate towards which a baseline's groups are drawn follows the nodes, and is told."""
     known = known_before(whole, packaged())
@@ -143,15 +157,24 @@ def test_a_prior_expects_more_of_nodes_that_show_signs(whole: TrainingSet) -> No
     assert "which the prior expects of nodes like these" in rates.words
 
 
-def test_with_too_few_outages_the_prior_serves_with_the_local_ones_taken_in() -> None:
-    """It says so, as a prior does, and that so much of it is local; history serves where there is no prior."""
+def test_with_too_few_outages_the_prior_serves() -> None:
+    """It says so; what nodes of this site show moves nobody's score then. History serves where there is no prior."""
     few = lesson(nodes=5, days=40)
     learned = learn(few, QUICK, packaged())
     assert learned.kind == "prior"
-    assert re.match(r"prior, \d+% of its failures are local: too few outages to show", learned.why)
+    assert learned.why.startswith("prior of other clusters: too few outages to show")
     known = known_before(few, packaged())
     assert known is not None
     alone = made(PRIOR, few, few.fit(QUICK), known).probability(few.values)
-    said = learned.model.probability(few.values)
-    assert abs(said.mean() - few.positive.mean()) < abs(alone.mean() - few.positive.mean())
+    np.testing.assert_array_equal(learned.model.probability(few.values), alone)
     assert learn(few, QUICK).kind == "history"
+
+
+def test_one_node_that_shows_what_it_likes_moves_no_expected_rate(whole: TrainingSet) -> None:
+    """The median of nodes: a baseline's rates are everybody's."""
+    known = known_before(whole, packaged())
+    loud = whole.values.copy()
+    signs = [at for at, feature in enumerate(whole.features) if feature.name.endswith("_7d")]
+    loud[np.ix_(whole.sample.rows.node == 3, signs)] = 1e6
+    usual, moved = (expected_rate(one, known) for one in (whole, replace(whole, values=loud)))
+    assert moved.per_day == pytest.approx(usual.per_day, rel=0.02)

@@ -129,22 +129,38 @@ def test_missing_gpus_are_counted_against_what_the_node_has(engine: sa.Engine) -
     assert frame["gpus_missing_24h"].tolist() == pytest.approx([4 / 24] * 2)
 
 
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ({}, [0, 0, 0, 0]),
+        ({"a": 900}, [0, 0, 0, 0]),
+        ({"a": 1, "b": 40}, [0, 0, 2, 0]),
+        ({"a": 1, "c": 1}, [0, 2, 0, 0]),
+    ],
+    ids=["none", "one that shouts", "two", "two others"],
+)
+def test_links_of_a_leaf_are_lost_where_two_of_its_other_nodes_say_so(
+    engine: sa.Engine, lost: dict[str, int], expected: list[int]
+) -> None:
+    """Each node counts once, however often it says so: one that makes it up raises nobody's risk."""
+    put(engine, [node("a"), node("b"), node("c"), node("d", leaf="leaf-2")])
+    port = {"severity": "error", "cause": "fabric", "device": Device("port", uuid="0x1", port=3)}
+    flaps = [
+        Event(day(9.1 + turn / 2000), name, "opensm", "link_down", **port)
+        for name in lost
+        for turn in range(lost[name])
+    ]  # type: ignore[arg-type]
+    put(engine, events=flaps)
+    assert at(engine, 10)["leaf_flaps_24h"].tolist() == expected
+
+
 def test_neighbours_are_the_others_of_the_leaf(engine: sa.Engine) -> None:
     """A node's own outage is not its neighbour's; an unknown leaf has unknown neighbours."""
-    flap = Event(
-        day(9.5),
-        "b",
-        "opensm",
-        "link_down",
-        severity="error",
-        cause="fabric",
-        device=Device("port", uuid="0x1", port=3),
-    )
     put(engine, [node("a"), node("b"), node("c", leaf="leaf-2"), node("d", leaf=None, rack=None)])
-    put(engine, events=[flap], outages=[outage("a", 9.5, 1)])
+    put(engine, outages=[outage("a", 9.5, 1)])
     frame = at(engine, 10)
     assert frame["leaf_outages_24h"].tolist() == pytest.approx([0, 1, 0, np.nan], nan_ok=True)
-    assert frame["leaf_flaps_24h"].tolist() == pytest.approx([1, 0, 0, np.nan], nan_ok=True)
+    assert frame["leaf_flaps_24h"].tolist() == pytest.approx([0, 0, 0, np.nan], nan_ok=True)
     assert frame["rack_outages_24h"].tolist() == pytest.approx([0, 1, 1, np.nan], nan_ok=True)
 
 
