@@ -55,7 +55,7 @@ def get_incidents(_who: Reader, server: Server, query: Annotated[IncidentQuery, 
 
 
 @router.get(
-    "/incidents/{incident:path}",
+    "/incidents/{incident}",
     operation_id="get_incident",
     summary="Show an incident",
     responses=answer(IncidentJson) | {404: {"description": "No such incident."}},

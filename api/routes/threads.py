@@ -43,7 +43,7 @@ _REFUSED: dict[int | str, Any] = {404: {"description": "There is none of this id
 
 
 @router.post(
-    "/incidents/{incident:path}/{step}",
+    "/incidents/{incident}/{step}",
     operation_id="step_incident",
     summary="Acknowledge, note, silence or close an incident",
     responses=answer(LifeJson) | _REFUSED,

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
@@ -325,11 +324,3 @@ def test_an_incident_of_no_node_has_a_thread_too(any_client: TestClient, any_eng
     step(any_client, f"incidents/{one['id']}/close", text="cable changed")
     assert shown(any_client, one["id"])["life"]["state"] == "closed"
     assert shown(any_client, other["id"])["thread"] == []
-
-
-def test_an_id_that_holds_a_slash_is_one(client: TestClient, engine: sa.Engine) -> None:
-    """A sender names its events: nobody escapes an acknowledgement by a name."""
-    ident = sent(client, engine, event(1, id="a/b ack"))
-    quoted = quote(ident, safe="")
-    assert step(client, f"incidents/{quoted}/ack")["state"] == "acknowledged"
-    assert shown(client, quoted)["id"] == "a/b ack"
