@@ -207,7 +207,8 @@ def _loss(figures: Mapping[str, Any]) -> float:
 def _interval(ends: object, digits: int = 3) -> str:
     if not isinstance(ends, list) or len(ends) != 2:
         return words.DASH
-    return " to ".join(_figure(end, digits) for end in ends)
+    # With the sign of arithmetic: a cell that begins with a hyphen is taken for a formula, and marked.
+    return " to ".join(_figure(end, digits) for end in ends).replace("-", "\N{MINUS SIGN}")
 
 
 def _figure(value: object, digits: int = 2) -> str:

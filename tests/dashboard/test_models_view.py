@@ -63,7 +63,7 @@ def test_what_was_tried_is_shown_with_its_gain_and_interval() -> None:
     one = ModelJson(id="m1", horizon_h=24, role="champion", metrics={"last_folds": folds})
     rows = tried_rows(one)
     assert [row["tried"] for row in rows] == ["the mean of both", "trees", "outage history"]
-    assert (rows[0]["gain_in_it"], rows[0]["gain_in_log_loss"]) == ("0.001 to 0.020", "-0.0001 to 0.0009")
+    assert (rows[0]["gain_in_it"], rows[0]["gain_in_log_loss"]) == ("0.001 to 0.020", "\N{MINUS SIGN}0.0001 to 0.0009")
     assert (rows[1]["gain_in_it"], rows[2]["log_loss"]) == ("\N{EN DASH}", "\N{EN DASH}")
     for strange in (None, [], {"trees": 3}, {"trees": {"log_loss": "x", "over_trees": 4, "recall": [1]}}):
         assert len(tried_rows(ModelJson(id="m", horizon_h=24, role="champion", metrics={"last_folds": strange}))) <= 1
