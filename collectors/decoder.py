@@ -139,8 +139,7 @@ def gap(
 # What a program prints again and again, to what is new in it. Pure; its state is plain JSON.
 #
 # A counter becomes its increase since the last run: the tools print what was counted since it was cleared, and nothing
-# of
-# one that is 0. Anything else is reported when it appears, and again only after a run that lacked it.
+# of one that is 0. Anything else is reported when it appears, and again only after a run that lacked it.
 
 # A fabric of 100,000 GPUs has some 50,000 ports; few of them have counted an error.
 MOST_COUNTERS = 20_000

@@ -152,8 +152,7 @@ def gpu_ms(stretches: Iterable[tuple[Segment, int]] | None) -> dict[Bucket, int]
 #     bounds_ms(ledger.segments)["productive"]      # (3_600_000, 7_200_000)
 #
 # Each stretch of time is in one bucket, and says which others it may belong to. The least that a bucket holds is what
-# is
-# in it beyond doubt; the most is that and all that may be in it. Where the records tell everything, both are equal.
+# is in it beyond doubt; the most is that and all that may be in it. Where the records tell everything, both are equal.
 # Whole seconds that a log prints are taken as they are: each stall may be off by one.
 
 # Of a job that ran, nobody knows what it did: anything but wait.

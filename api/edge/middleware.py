@@ -122,10 +122,9 @@ class _Watch:
 # The short way of small frequent requests: what FastAPI finds out anew for each is written down here once.
 #
 # A heartbeat costs a tenth of a millisecond of work, and three times as much to find its route and solve what it
-# depends
-# on. So a few routes are looked up by method and path, and their dependencies called by hand: the very same functions,
-# in the same order, and the same route function at the end. FastAPI keeps these routes too, for the published
-# description and for everything that is not exactly their address; tests hold both ways against each other.
+# depends on. So a few routes are looked up by method and path, and their dependencies called by hand: the very same
+# functions, in the same order, and the same route function at the end. FastAPI keeps these routes too, for the
+# published description and for everything that is not exactly their address; tests hold both ways against each other.
 
 _ingester = requires("ingest")
 PackedRoute = Callable[[Caller, State, bytes, Request], Awaitable[Response]]

@@ -229,8 +229,7 @@ def retry_after_s(header: str | None, now: datetime) -> float | None:
 #     answer = servers.post("/api/v1/events", items)
 #
 # The order is a hash of the node's name with each address, so that of 12,500 sidecars those of an address that is away
-# go
-# to all the others alike. An address that does not answer rests, ever longer, and then is preferred again.
+# go to all the others alike. An address that does not answer rests, ever longer, and then is preferred again.
 
 # No answer, or one that the address's own process did not give or could not. With a Retry-After it is alive, and busy.
 _AWAY = frozenset({0, 500, 502, 503, 504})

@@ -36,8 +36,7 @@ from store.records.event import Event
 # One run of a program beside us: bounded in time and output, at the lowest priority, ended with all that it started.
 #
 # No shell reads it, nothing of our environment but the zone reaches it, and it waits for no input. A status other than
-# 0
-# with output and without a word of complaint is no trouble: so ibqueryerrors tells that it found errors.
+# 0 with output and without a word of complaint is no trouble: so ibqueryerrors tells that it found errors.
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MOST_OUTPUT_BYTES = 16 * 2**20

@@ -29,8 +29,7 @@ from store.records.event import Event
 # NTP steers, which is seconds a day. So the moment of stamp 0 is an estimate. Two things correct it, for records that
 # come after and never for those that were read: the wall clock was stepped (it moved against CLOCK_MONOTONIC), or two
 # records in a row, each read as it was written, say otherwise. Every estimate is kept with the number of the record
-# that
-# it began with: read again, a record has the same time.
+# that it began with: read again, a record has the same time.
 
 # An estimate that is off by no more stays: times that jitter would be worse than times that are a second off.
 BOUND_US = 1_000_000

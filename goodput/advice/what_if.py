@@ -33,8 +33,7 @@ from store.tables import schema
 #
 # The policy is the mildest one: a node among the `top` share of the newest scoring is left out when the run starts, and
 # nobody moves a running job. So a stop is avoided if its node was flagged at the start of the attempt that it ended,
-# and
-# the run had a spare node to take. Scores are of that moment: nothing that came later is used.
+# and the run had a spare node to take. Scores are of that moment: nothing that came later is used.
 
 _SCORES = schema.scores
 # A scoring older than this says nothing of today: the horizon that hints go by.

@@ -30,8 +30,7 @@ from store.runs.losses import (
 #     sum(loss.lost_work_ms + loss.restart_ms for loss in losses) == lost time of the ledger      # always
 #
 # An interruption keeps the culprit that its ledger blames. The incident adds its code, where the culprit has none of
-# its
-# own: of a node that "did not respond" the Xid that it wrote ten seconds before.
+# its own: of a node that "did not respond" the Xid that it wrote ten seconds before.
 
 # An incident's event was seen at the same second as the interruption, to a whole second's rounding.
 _SAME = timedelta(seconds=1)

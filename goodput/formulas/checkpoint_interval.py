@@ -79,17 +79,15 @@ def expected_goodput(interval_s: float, save_s: float, restart_s: float, mttf_s:
 #     plan(Predictor(recall=0.8, precision=0.4, lead_s=120.0, save_s=30.0), save_s=60.0, mttf_s=10_800.0)
 #
 # A warning makes the run save at once (stall C_p). Source: Aupy, Robert, Vivien, Zaidouni, "Checkpointing algorithms
-# and
-# fault prediction", JPDC 74(2), 2014 (arXiv 1302.3752), windows: arXiv 1207.6936. Recall r, precision p, period T (an
-# interval and its save C), time to failure M. A warning at the moment t of its period is worth a save from t = C_p / p
-# on: before, the work at risk is less than the save costs. The share of time lost to saves and failures is then
+# and fault prediction", JPDC 74(2), 2014 (arXiv 1302.3752), windows: arXiv 1207.6936. Recall r, precision p, period T
+# (an interval and its save C), time to failure M. A warning at the moment t of its period is worth a save from t = C_p
+# / p on: before, the work at risk is less than the save costs. The share of time lost to saves and failures is then
 #
 #     C / T + ((1 - r) T / 2 + r min(I, T) / 2 + (r / p) C_p (1 - C_p / (2 p T))) / M
 #
 # (way back left out; I: the window within which the foretold failure comes), least at
 # T = sqrt((2 M C - r C_p^2 / p^2) / (1 - r)), or at C_p / p if that is longer. That is Young's interval for the
-# effective
-# stall C - r C_p^2 / (2 p^2 M) and the effective time M / (1 - r): the exact optimum of these is advised.
+# effective stall C - r C_p^2 / (2 p^2 M) and the effective time M / (1 - r): the exact optimum of these is advised.
 
 SOURCE = "Aupy, Robert, Vivien, Zaidouni 2014 (arXiv 1302.3752, windows 1207.6936)"
 FORMULA = "T = sqrt((2 M C - r Cp^2 / p^2) / (1 - r)); a warning is worth a save from Cp / p into the period on"

@@ -85,9 +85,8 @@ def minutes_allowed(target: float, nodes: int, rate_per_node_day: float) -> floa
 # A run's or a cluster's time in three ratios that others publish: all of buckets of time, in whatever unit.
 #
 # Google's ML Productivity Goodput (arXiv 2502.06982), of one run: scheduling goodput is the share of its time in which
-# it
-# had its nodes, runtime goodput the productive share of that; their product is the ledger's goodput. Program goodput is
-# the MFU (`goodput/cluster/mfu.py`).
+# it had its nodes, runtime goodput the productive share of that; their product is the ledger's goodput. Program goodput
+# is the MFU (`goodput/cluster/mfu.py`).
 #
 # Meta's effective training time ratio, ETTR (arXiv 2410.21680), is productive over available wall time. It holds
 # against a run only the wait, the way back after interruptions and the work that was lost: saves, evaluations and slow

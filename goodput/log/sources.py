@@ -21,8 +21,7 @@ from store.records.event_sources import RUN_LOGS
 #
 # A directory tells the iteration of a save and when its first and last file were written. Where the log is silent about
 # that save, it still bounds the lost work: what came before it was kept. Where nobody logged iterations at all, two
-# saves
-# of one attempt tell how many there were between them, as a log that prints a line a save.
+# saves of one attempt tell how many there were between them, as a log that prints a line a save.
 
 # The clocks of a file server and of the node that logs differ by no more.
 _SLACK_MS = 2_000

@@ -36,8 +36,7 @@ from store.runs.run_logs import folded_runs
 
 # What explains a stop lies between the attempt's start and this long after its end: a node is marked down within half
 # an hour (goodput/wall_time/attempt_painter.py), an incident is looked for within minutes (goodput/cluster/losses.py),
-# and clocks
-# differ.
+# and clocks differ.
 NEAR = timedelta(hours=1)
 
 

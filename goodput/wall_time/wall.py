@@ -293,8 +293,7 @@ def interruptions_of(walked: Sequence[PaintedAttempt], wall: Sequence[WallPiece]
 # GPU time: each bucket once more, counted in GPUs held times milliseconds held, exact over every change of size.
 #
 # A wait counts with the size that was asked for. Attempts that overlap hold their GPUs each: the GPU time of both
-# counts,
-# though the wall time counts once.
+# counts, though the wall time counts once.
 
 
 def nodes_in(attempt: RunAttempt) -> int:

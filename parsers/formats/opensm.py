@@ -31,9 +31,8 @@ from store.records.event import Event
 #
 # A duplicate GUID makes it write 370 records a second. The first is an event at once. Those of the next minute that say
 # the same of the same device are counted: one event at the minute's end (or when the source is quiet) bears their
-# number
-# in `count` and the seconds they span in `span_s`, with the line and time of the first of them. So nothing is lost:
-# the events' counts, 1 where there is none, add up to the records.
+# number in `count` and the seconds they span in `span_s`, with the line and time of the first of them. So nothing is
+# lost: the events' counts, 1 where there is none, add up to the records.
 
 WINDOW_S = 60.0
 # Where times are unknown: what a duplicate GUID writes in a minute.

@@ -219,9 +219,7 @@ def _messages(text: str) -> Iterator[str]:
     lines = text.strip().split("\n")
     for line in map(str.strip, lines if goes_on(text.strip()) else lines[:1]):
         if _DRIVER.match(line):
-            if line.count(_XID) == line.startswith(
-                _XID_HEAD
-            ):  # one at its beginning, or none: nothing stands behind it
+            if _XID not in line.removeprefix(_XID_HEAD):
                 yield line
             else:
                 yield from map(str.strip, _apart_messages(line))

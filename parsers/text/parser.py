@@ -19,8 +19,7 @@ from store.records.event_sources import Testimony, Trust
 # What tells a line of interest from all the others, so that a log can be searched as a block of bytes.
 #
 # Almost every line of a kernel log says nothing. A format that names its signs lets `parsers/text/scan.py` pass over a
-# line
-# unread; what comes out is the same as if every line had been fed.
+# line unread; what comes out is the same as if every line had been fed.
 
 _Tree: TypeAlias = dict[str, "_Tree"]
 # The letters of the kernel logs among our fixtures, the commonest first; those that are not here are common as well.

@@ -156,9 +156,8 @@ def rows_at(population: Population, moments: Sequence[datetime]) -> Rows:
 # What hints did to the answers: a node that was kept from work did not show whether it would have failed.
 #
 # Such a row without an outage is no evidence of health ("uncertain positives": Azure's Uptake, FIELD A2, lost 9 % of
-# its
-# accuracy by learning from them), and is left out. With an outage it counts all the same. The control group, of which
-# nothing was asked (`store/hints/control_group.py`), keeps its answers.
+# its accuracy by learning from them), and is left out. With an outage it counts all the same. The control group, of
+# which nothing was asked (`store/hints/control_group.py`), keeps its answers.
 
 # What changes a node's lot, or takes its job away; a `watch` asks for nothing, and a checkpoint leaves the job there.
 ACTIONS = ("avoid", "cordon", "drain", "requeue", "swap")

@@ -63,8 +63,7 @@ def to_float(whole: Ints) -> Floats:
 # Features of a node against its job: all nodes of one attempt do the same work, so that one that is hotter stands out.
 #
 # The nodes of a job may be anywhere in the fleet. What they told is therefore kept as sums of each attempt's hours,
-# which
-# are small: parts of a fleet make their own, and `joined` adds them up, exactly (`fixed_point`).
+# which are small: parts of a fleet make their own, and `joined` adds them up, exactly (`fixed_point`).
 
 # What is compared, and the feature that it gives.
 COMPARED = {

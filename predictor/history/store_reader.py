@@ -51,8 +51,7 @@ from store.tables.bulk_rows import is_one_of
 #     measured.devices[series.device[0]]         # "gpu:0", "nic:mlx5_0/1"
 #
 # What a year of a large fleet tells is tens of millions of figures: they are gathered in 12 bytes each, beside 24 of
-# each
-# hour of a device.
+# each hour of a device.
 
 _FETCH_ROLLUPS = 5_000
 # Names of measures that are told apart; a site that has more would fill the memory with them.

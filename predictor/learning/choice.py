@@ -6,8 +6,8 @@
 Trees, an additive hazard that starts from a prior, their mean, and the prior alone are tried on the same rows, which
 they had not seen (`contenders.py`). The best of them serves only if it beats both baselines there: by average
 precision, and by recall in the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and
-says so. Where too few outages came to show anything, the prior serves alone; without a prior
-history does: a ranking that learns nothing cannot have learned chance.
+says so. Where too few outages came to show anything, the prior serves alone; without a prior history does: a ranking
+that learns nothing cannot have learned chance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,15 +55,12 @@ from predictor.model.skill import FORESEEN_TOP, Judged, discrimination
 #
 # Each candidate is one change of the defaults. It is taken only if its log loss is lower by more than two standard
 # errors, counted by node: with few outages nothing is, and the defaults stand. (By more than one, chance alone would
-# take
-# one of four candidates in every other training, and scores of successive models could not be compared.) Several that
-# are taken are tried together.
-# Each has its own line through its log-odds first (`fit.py`), since the model is calibrated anyway: that it
-# said
-# the right number of failures, in a month that had few, is no merit of a setting.
-# The rows judged here also calibrate the model, and decide whether it serves at all (`choice.py`): for that the
-# settings
-# that were found are tried once more, with as many boosters and rows as the model itself has.
+# take one of four candidates in every other training, and scores of successive models could not be compared.) Several
+# that are taken are tried together.
+# Each has its own line through its log-odds first (`fit.py`), since the model is calibrated anyway: that it said the
+# right number of failures, in a month that had few, is no merit of a setting.
+# The rows judged here also calibrate the model, and decide whether it serves at all: for that the settings that were
+# found are tried once more, with as many boosters and rows as the model itself has.
 
 # Where the judged parts begin, as shares of the time that the rows span.
 ORIGINS = (0.5, 0.75)

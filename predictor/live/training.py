@@ -1,8 +1,7 @@
 """Training: fit a model for each horizon on all that is known until a moment, and register it in the store.
 
-Whether trees or a baseline serve is decided by `predictor/learning/choice.py`; what trees reach on the last quarter of
-the data,
-which they have not seen, is kept with the model, with intervals and the baselines beside.
+What serves is decided by `predictor/learning/choice.py`; what trees reach on the last quarter of the data, which they
+have not seen, is kept with the model, with intervals and the baselines beside.
 """
 
 import hashlib
@@ -154,8 +153,15 @@ def train(
     now = settings.now or datetime.now(UTC)
     with writing(engine).begin() as connection:
         for model in models:
-            register(connection, model, settings.role, settings.by, now)
+            register(connection, model, _role(connection, model, settings.role), settings.by, now)
     return [model.id for model in models]
+
+
+def _role(connection: sa.Connection, model: StoredModel, asked: ModelRole) -> ModelRole:
+    """The package's prior takes no other prior's place: somebody imported that, and nothing was learned since."""
+    serving = serving_model(connection, model.horizon_h)
+    priors = model.kind == "prior" and serving is not None and serving.kind == "prior"
+    return "challenger" if priors else asked
 
 
 def _moments(

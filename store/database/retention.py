@@ -53,8 +53,7 @@ class RetentionPeriods:
 
 
 # The model looks back 28 days at events and 8 at telemetry (`predictor/history/arrays.py`; a test compares), and a day
-# is to
-# spare for late ones. A day of scores is what a node's state and its hints rest on.
+# is to spare for late ones. A day of scores is what a node's state and its hints rest on.
 # The repair list looks back 90 days at incidents.
 # Ledgers of runs and the repair list read verdicts back to 90 days.
 # Releases are sent for a week. A model learns from a year by default, and must know by the audit which nodes we held.

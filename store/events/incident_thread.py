@@ -72,14 +72,17 @@ def threads_of(connection: sa.Connection, subjects: Sequence[ThreadSubject]) -> 
     nodes = sorted({one.node for one in subjects if one.node is not None})
     near = sa.and_(c.moment >= first, c.moment <= last, sa.or_(c.node.is_(None), is_one_of(connection, c.node, nodes)))
     query = sa.select(thread_entries).where(sa.or_(near, is_one_of(connection, c.subject, [s.id for s in subjects])))
-    by_id = {one.id: one for one in subjects}
+    # Whoever sends events chooses their ids, and so those of incidents: one may be a verdict's, too.
+    by_id = {(one.id, one.named != ""): one for one in subjects}
     by_place: dict[tuple[str | None, str], list[ThreadSubject]] = defaultdict(list)
     for one in subjects:
         if not one.named:  # a verdict keeps its id
             by_place[one.node, one.part].append(one)
     found: dict[str, list[ThreadEntry]] = defaultdict(list)
     for row in connection.execute(query.order_by(c.seq)):
-        its = by_id.get(row.subject) or _covering(by_place[row.node, row.part], row.moment)
+        its = by_id.get((row.subject, row.named != ""))
+        if its is None and not row.named:
+            its = _covering(by_place[row.node, row.part], row.moment)
         if its is not None:
             found[its.id].append(_entry(row))
     return dict(found)

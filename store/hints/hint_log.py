@@ -20,8 +20,7 @@ from store.tables.pages import PageMark, ordered_page
 #     page.hints, page.seq        # ask again with after=page.seq
 #
 # Changes are numbered by the audit. On PostgreSQL a transaction may take a lower number and commit later than one with
-# a
-# higher one: who read on at once would pass it over. So nothing is told beyond the newest number before which no
+# a higher one: who read on at once would pass it over. So nothing is told beyond the newest number before which no
 # transaction can still add one: those that are writing to the audit just then are waited for, as CREATE INDEX
 # CONCURRENTLY does, without holding anybody up. SQLite has one writer.
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from store.records.event import SEVERITIES, Action, Cause, Device, Severity
 from store.records.verdict import Verdict
@@ -57,8 +57,6 @@ def incident_of(row: Any) -> Incident:
 
 ThreadStep: TypeAlias = Literal["ack", "note", "silence", "unsilence", "repair", "validate", "close", "reopen"]
 LifeState: TypeAlias = Literal["open", "acknowledged", "in_repair", "validated", "closed"]
-THREAD_STEPS: tuple[ThreadStep, ...] = get_args(ThreadStep)
-LIFE_STATES: tuple[LifeState, ...] = get_args(LifeState)
 _LEADS_TO: Mapping[str, LifeState] = {
     "ack": "acknowledged",
     "repair": "in_repair",

@@ -21,8 +21,7 @@ from store.tables import schema
 # Reading the newest (or the oldest) of a table of days, a stretch of time after the other.
 #
 # A query without bounds plans and opens every day that is kept, hundreds of them. Most of what is asked for lies near
-# the
-# present: it is looked for in the nearest day first, then in the week, in the month, and at last in all the rest.
+# the present: it is looked for in the nearest day first, then in the week, in the month, and at last in all the rest.
 # The stretches do not overlap, so what is found is what one query over all of them would find. Each is short: a query
 # locks every day that it opens, with its indexes, until its transaction ends, and the server has room for so many
 # locks.

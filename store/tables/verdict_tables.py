@@ -84,7 +84,7 @@ thread_entries = sa.Table(  # what people did about an incident or a verdict; ne
     sa.Column("step", sa.Text, nullable=False),  # ack, note, silence, unsilence, repair, validate, close, reopen
     sa.Column("subject", sa.Text, nullable=False),  # the incident's id then, or the verdict's
     sa.Column("node", sa.Text),
-    sa.Column("part", sa.Text, nullable=False),  # which of the incidents of one node and time (`part_of`)
+    sa.Column("part", sa.Text, nullable=False),  # which of the incidents of one node and time
     sa.Column("moment", UtcTime, nullable=False),  # its start then: an incident that took it in covers it
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("owner", sa.Text),

@@ -23,9 +23,8 @@ from store.telemetry.rollups import RollupTable, moment_of
 # merge_rollups(connection, [Rollup(node="gpu-017", time=..., devices={"nic:mlx5_0/1": {...}}, ...)])
 #
 # A row is a node and hour. A measure of a device that comes again replaces what was there of it; other measures and
-# other
-# devices stay. So do columns that the new roll-up leaves empty. `samples` and `gpus_seen` are those of the source that
-# sees GPUs. The same roll-up twice changes nothing.
+# other devices stay. So do columns that the new roll-up leaves empty. `samples` and `gpus_seen` are those of the source
+# that sees GPUs. The same roll-up twice changes nothing.
 
 _KEYS = ("node", "time")
 _COUNTS = ("samples", "gpus_seen")

@@ -211,6 +211,18 @@ def test_a_verdicts_step_is_one_of_its_incidents(client: TestClient, engine: sa.
     assert "v2" in shown(client, ident)["verdicts"]
 
 
+def test_an_incident_of_a_verdicts_id_has_no_part_in_its_thread(client: TestClient, engine: sa.Engine) -> None:
+    """A sender chooses the ids of events, and so of incidents: nothing is silenced or undone under another's name."""
+    assert sent(client, engine, event(1) | {"id": "v2"}) == "v2"
+    save(engine, VerdictChange(GPU, "opened"))
+    until = step(client, "verdicts/v2/silence")["silenced_until"]
+    step(client, "incidents/v2/close", text="mine")
+    found = client.get("/api/v1/verdicts/v2").json()
+    assert (found["life"]["state"], found["life"]["silenced_until"]) == ("open", until)
+    assert [one["step"] for one in found["thread"]] == ["silence"]
+    assert [one["step"] for one in shown(client, "v2")["thread"]] == ["close"]
+
+
 @pytest.mark.parametrize(
     "change",
     [

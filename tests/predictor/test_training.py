@@ -11,8 +11,10 @@ from fleet_store import RECEIVED, day, fill, node, outage, put, xid
 from predictor.dataset.folds import NoDataError
 from predictor.dataset.labels import HintPeriods, Labels, read_hint_periods, uncertain
 from predictor.dataset.matrix import FIXED
+from predictor.hazard.prior import Prior, packaged
 from predictor.history.arrays import HOUR_MS, Rows, to_ms
 from predictor.history.store_reader import read_fleet
+from predictor.live.prior import prior_model, register_priors
 from predictor.live.training import MOST_CHALLENGERS, TrainSettings, register, train
 from predictor.model.fit import TooFewPositivesError
 from store.database.connections import writing
@@ -117,6 +119,16 @@ def test_where_a_baseline_serves_its_kind_and_reason_are_kept(
     assert model.why.endswith(", the first of its horizon")
     assert model.metrics["last_folds"]["trees"]["outages"] >= 1
     assert {one["edges"] != [] for name, one in model.profile.items() if name == "outages_28d"} == {False}
+
+
+def test_an_imported_prior_serves_on_where_too_little_is_learned(engine: sa.Engine) -> None:
+    """With few outages training ends at the package's own prior: it goes on trial beside the one that a site chose."""
+    fill(engine, nodes=24, days=8)
+    known = packaged().evidence[24]
+    ours = Prior({24: replace(known, exposure=2 * known.exposure)}, "our other cluster")
+    (imported,) = register_priors(engine, [prior_model(ours, 24, day(1), "imported")], day(1))
+    (name,) = train(engine, settings=DAY)
+    assert roles(engine) == {imported: "champion", name: "challenger"}
 
 
 def test_more_challengers_than_a_few_let_the_oldest_go(engine: sa.Engine) -> None:

@@ -22,8 +22,7 @@ from store.records.fault_catalog import with_ascend_code, with_kind_meaning
 #              attributes={"socket": 0, "die": 1, "count": 3, "block": "umc"})
 #
 # Forms: the kernel's drivers/gpu/drm/amd (amdgpu_ras.c, amdgpu_ras_eeprom.c, ras/rascore, amdgpu_xgmi.c,
-# amdgpu_device.c,
-# amdgpu_job.c, gmc_v*.c, smu_cmn.c, smu_v1*_0.c, kfd_device_queue_manager.c, mes_v1*.c).
+# amdgpu_device.c, amdgpu_job.c, gmc_v*.c, smu_cmn.c, smu_v1*_0.c, kfd_device_queue_manager.c, mes_v1*.c).
 # The all-clear says "no uncorrectable hardware errors detected": only a count before the words is a fault. Totals say
 # again what the count of the new ones said. 1,048,560 corrected errors (0xFFFF0) are a register that nobody filled.
 
