@@ -1,6 +1,6 @@
 """A training program over gloo that a test starts, a process a rank: steps of work, all-reduces, through the hook.
 
-    python gloo_train.py FOLDER RANK WORLD TIMEOUT_S DUMP_S
+    python gloo_train.py FOLDER WORLD TIMEOUT_S DUMP_S      PyTorch is loaded once; the ranks' process ids: FOLDER/pids
 
 `FOLDER/slow` names a rank and how much longer it works (`3 1.5`), and may change. A rank whose step lasts DUMP_S
 seconds writes its flight recorder's dump to FOLDER/dumps, as NCCL's watchdog does while the rank still waits: gloo
@@ -45,8 +45,20 @@ class Watchdog:
 
 
 def main() -> None:
+    """Fork the ranks, and end when the first of them does."""
+    folder, world = Path(sys.argv[1]), int(sys.argv[2])
+    pids = []
+    for rank in range(world):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            return train(folder, rank, world, float(sys.argv[3]))
+    (folder / "pids").write_text(" ".join(map(str, pids)))
+    os.wait()
+    return None
+
+
+def train(folder: Path, rank: int, world: int, timeout_s: float) -> None:
     """Train until the folder says to end, or a collective fails."""
-    folder, rank, world, timeout_s = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % 4)}
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -63,7 +75,7 @@ def main() -> None:
     model = torch.nn.Linear(64, 64)
     batch = torch.randn(16, 64)
     step = 0
-    watchdog = Watchdog(folder / "dumps", rank, float(sys.argv[5]))
+    watchdog = Watchdog(folder / "dumps", rank, float(sys.argv[4]))
     try:
         while not (folder / "end").exists():
             watchdog.begun = time.monotonic()

@@ -73,41 +73,38 @@ class TorchJob:
 
     def __init__(self, folder: Path, world: int, timeout_s: float) -> None:
         self.folder, self.world, self.timeout_s = folder, world, timeout_s
-        self._ranks: list[subprocess.Popen[bytes]] = []
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._ranks: list[int] = []
 
     def start(self) -> None:
         """Start every rank, and wait for their first steps."""
         for name in ("dumps", *(f"node-{node + 1}" for node in range((self.world + 3) // 4))):
             (self.folder / name).mkdir()
         environment = {**os.environ, "PYTHONPATH": str(_HOOK), "TORCH_FR_BUFFER_SIZE": "2000", "OMP_NUM_THREADS": "1"}
-        for rank in range(self.world):
-            command = [torch_python(), "-W", "ignore", str(_HERE / "gloo_train.py"), str(self.folder)]
-            with (self.folder / "output.log").open("ab") as log:
-                self._ranks.append(
-                    subprocess.Popen(
-                        [*command, str(rank), str(self.world), str(self.timeout_s), str(DUMP_S)],
-                        env=environment,
-                        stdout=log,
-                        stderr=log,
-                    )
-                )
+        command = [torch_python(), "-W", "ignore", str(_HERE / "gloo_train.py"), str(self.folder)]
+        numbers = [str(self.world), str(self.timeout_s), str(DUMP_S)]
+        with (self.folder / "output.log").open("wb") as log:
+            self._launcher = subprocess.Popen(
+                [*command, *numbers], env=environment, stdout=log, stderr=log, start_new_session=True
+            )
         wait_for("every rank trains", lambda: self._trains() or self._ended(), 120)
         assert not self._ended(), (self.folder / "output.log").read_text()[-2000:]
+        self._ranks = [int(pid) for pid in (self.folder / "pids").read_text().split()]
 
     def _trains(self) -> bool:
         return len(list(self.folder.glob("node-*/gloo.rank*"))) == self.world and (self.folder / "gloo.jsonl").exists()
 
     def _ended(self) -> bool:
-        return any(process.poll() is not None for process in self._ranks)
+        return self._launcher is not None and self._launcher.poll() is not None
 
     def stop_rank(self, rank: int) -> float:
         """Stop a rank's process; when that was."""
-        self._ranks[rank].send_signal(signal.SIGSTOP)
+        os.kill(self._ranks[rank], signal.SIGSTOP)
         return time.time()
 
     def go_on(self, rank: int) -> None:
         """Let a stopped rank go on."""
-        self._ranks[rank].send_signal(signal.SIGCONT)
+        os.kill(self._ranks[rank], signal.SIGCONT)
 
     def slow_rank(self, rank: int, factor: float) -> None:
         """Let one rank work longer, and no other."""
@@ -120,10 +117,9 @@ class TorchJob:
 
     def kill(self) -> None:
         """End every rank, stopped ones, too."""
-        for process in self._ranks:
-            process.kill()
-        for process in self._ranks:
-            stop(process, signal.SIGKILL)
+        if self._launcher is not None:
+            os.killpg(self._launcher.pid, signal.SIGKILL)
+            stop(self._launcher, signal.SIGKILL)
 
 
 @contextmanager
