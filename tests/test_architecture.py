@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -33,9 +34,22 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """What a file says."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """The trees of all files are large: they are kept for these tests alone."""
+    yield
+    tree_of.cache_clear()
+
+
 def functions(path: Path) -> Iterator[FUNCTIONS]:
     """Every function and method of a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, FUNCTIONS):
             yield node
 
@@ -54,7 +68,7 @@ def test_rows_that_are_fetched_in_parts_are_read_in_a_with() -> None:
 
 
 def _left_open(path: Path) -> Iterator[int]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.For | ast.comprehension):
             words = ast.unparse(node.iter)
             if ".execute(" in words and ("yield_per" in words or ".partitions(" in words):
@@ -66,7 +80,7 @@ def test_scipy_is_loaded_where_it_computes() -> None:
     found = [
         name_of(path)
         for path in OURS
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree_of(path).body
         if isinstance(node, ast.Import | ast.ImportFrom) and ast.unparse(node).split()[1].startswith("scipy")
     ]
     assert found == ["predictor/model/skill.py"]
@@ -78,8 +92,7 @@ def test_every_file_keeps_the_limits() -> None:
 
 
 def _wrong_of_file(path: Path) -> Iterator[str]:
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
+    text, tree = path.read_text(encoding="utf-8"), tree_of(path)
     if len(text.splitlines()) > MOST_FILE_LINES:
         yield f"{len(text.splitlines())} lines"
     if not ast.get_docstring(tree):
@@ -147,7 +160,7 @@ def imports(top_only: bool) -> dict[str, set[str]]:
     modules = {name_of(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__"): path for path in OURS}
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         found: set[str] = set()
         for node in tree.body if top_only else ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -217,7 +230,7 @@ def test_no_two_rooms_have_a_class_of_one_name() -> None:
     """A name means one thing in the whole house."""
     rooms: dict[str, set[str]] = {}
     for path in OURS:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
                 rooms.setdefault(node.name.lstrip("_"), set()).add(path.relative_to(ROOT).parts[0])
     assert {name: sorted(found) for name, found in rooms.items() if len(found) > 1} == {}

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from parsers.registry import PARSERS
@@ -27,8 +28,13 @@ def words_of(name: str) -> Iterator[str]:
         yield from (word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", part))
 
 
-def names() -> Iterator[tuple[str, str]]:
+@cache
+def names() -> list[tuple[str, str]]:
     """Every class and file of the product, with its place."""
+    return list(_names())
+
+
+def _names() -> Iterator[tuple[str, str]]:
     rooms = [path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name != "benchmarks"]
     rooms += [ROOT / "hook" / "foreshock_hook"]
     files = sorted(path for room in rooms for path in room.rglob("*.py") if "migrations" not in path.parts)

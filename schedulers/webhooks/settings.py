@@ -20,7 +20,7 @@ class WebhookSettings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     secret_files: tuple[str, ...] = ()
     format: Literal[
-        "standard", "cloudevents", "pagerduty", "slack", "feishu", "dingtalk", "alertmanager", "template"
+        "standard", "cloudevents", "pagerduty", "slack", "feishu", "dingtalk", "alertmanager", "otlp", "template"
     ] = "standard"
     template_file: str = ""  # of format template
     content_type: str = "application/json"  # of format template

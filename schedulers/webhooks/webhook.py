@@ -17,6 +17,7 @@ from schedulers.webhooks.formats.alertmanager import ALERTMANAGER
 from schedulers.webhooks.formats.cloudevents import CLOUDEVENTS
 from schedulers.webhooks.formats.dingtalk import DINGTALK
 from schedulers.webhooks.formats.feishu import FEISHU
+from schedulers.webhooks.formats.otlp import OTLP
 from schedulers.webhooks.formats.pagerduty import PAGERDUTY
 from schedulers.webhooks.formats.slack import SLACK
 from schedulers.webhooks.formats.standard import STANDARD
@@ -43,6 +44,7 @@ FORMATS: Mapping[str, MessageFormat | Callable[[Path, str], MessageFormat]] = {
     "feishu": FEISHU,
     "dingtalk": DINGTALK,
     "alertmanager": ALERTMANAGER,
+    "otlp": OTLP,
     "template": template_format,
 }
 

@@ -27,10 +27,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from real.foreshock import serve
 
 from api.edge.work_budget import MOST_RECORDS
+from schedulers.reconcile.delivery import delivery_of
+from schedulers.webhooks.formats.otlp import OTLP
+from store.records.event import parse_time
+from store.records.hint import Evidence, Hint
 
 XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=python, GPU has fallen off the bus."
 NANOS = 1_740_801_906_789_000_000
 TIME = "2025-03-01T04:05:06.789000Z"
+MOMENT = parse_time(TIME)
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JOURNAL = {
     "MESSAGE": XID,
@@ -169,6 +174,17 @@ def test_a_broken_span_leaves_the_others_alone(client: TestClient) -> None:
     said = MessageToDict(ExportTraceServiceResponse.FromString(answer.content))["partialSuccess"]
     assert (said["rejectedSpans"], "300" in said["errorMessage"]) == ("1", True)
     assert [event["kind"] for event in client.get("/api/v1/events").json()["items"]] == ["iteration"]
+
+
+@pytest.mark.parametrize("reason", [XID, f"\n{XID}", f"kernel: {XID}", f"Mar  1 04:05:06 gpu-017 kernel: {XID}"])
+def test_what_we_send_to_a_collector_is_no_event_when_it_comes_back(client: TestClient, reason: str) -> None:
+    """A collector that sends every log to us would otherwise make a fault of each word about a fault, for ever."""
+    hint = Hint("h1", "gpu-017", "cordon", "approved", reason, "foreshock", MOMENT, MOMENT, Evidence())
+    message = OTLP.write(delivery_of(hint, "cordon", "collector", "act", MOMENT), (), MOMENT)
+    answer = client.post("/api/v1/logs", content=message.body, headers={"content-type": message.content_type})
+    assert answer.status_code == 200, answer.text
+    assert "rejectedLogRecords" not in answer.json().get("partialSuccess", {})
+    assert stored(client) == []
 
 
 def test_the_sdk_s_exporters_are_understood(tmp_path: Path) -> None:

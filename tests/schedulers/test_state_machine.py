@@ -40,7 +40,7 @@ from .hint_judge import HOUR, Judge
 from .model_scheduler import Mark, ModelScheduler
 from .model_world import NODES, START, add_fault, add_scores, empty, memory, set_heartbeats, set_job, set_outage
 
-RUNS = 150
+RUNS = 60
 SHARDS = 15 if is_deep() else 2
 STEPS = 7
 

@@ -10,11 +10,13 @@ from typing import Any, get_args
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from real.patience import patience
 
-from schedulers.reconcile.delivery import delivery_of
+from schedulers.reconcile.delivery import delivery_of, verdict_delivery
 from schedulers.webhooks import formats
 from schedulers.webhooks.format import LOUD_ACTIONS
 from schedulers.webhooks.formats.template import TemplateError
@@ -35,6 +37,7 @@ SECRETS = {
     "slack": "",
     "feishu": "feishu-secret",
     "dingtalk": "SECdingtalk",
+    "otlp": "collectors-token",
     "template": "",
 }
 HINT = Hint(
@@ -49,6 +52,7 @@ OK = {
     "slack": b"ok",
     "feishu": b'{"StatusCode":0,"StatusMessage":"success","code":0,"data":{},"msg":"success"}',
     "dingtalk": b'{"errcode":0,"errmsg":"ok"}',
+    "otlp": b'{"partialSuccess":{}}',
     "template": b"",
 }
 
@@ -120,6 +124,45 @@ def test_a_cloud_event_is_structured_and_signed() -> None:
     assert headers["webhook-signature"] == f"v1,{expected}"
 
 
+def test_a_log_record_is_one_of_opentelemetry_s_own_schema() -> None:
+    """Parsed strictly; the node is its host, the message's id is that of all attempts, the token is the newest."""
+    receiver, _ = sent("otlp", "cordon", secrets=("newer",))
+    headers, body = receiver.got[0]
+    assert headers["authorization"] == "Bearer newer"
+    (resource,) = ParseDict(json.loads(body), ExportLogsServiceRequest()).resource_logs
+    assert {one.key: one.value.string_value for one in resource.resource.attributes}["host.name"] == "gpu-017"
+    (record,) = resource.scope_logs[0].log_records
+    assert (record.event_name, record.severity_text) == ("foreshock.hint.cordon", "WARN")
+    assert datetime.fromtimestamp(record.time_unix_nano / 1e9, UTC) == NOW
+    found = {one.key: one.value for one in record.attributes}
+    assert found["foreshock.hint.risk"].double_value == 0.31
+    assert found["foreshock.message.id"].string_value == delivery_of(HINT, "cordon", "ops", "act", NOW).id
+
+
+def test_a_log_record_of_a_verdict_says_what_is_held() -> None:
+    """An error where jobs are hit, over when it ends; a switch is no host."""
+    told = {
+        "id": "v1", "node": None, "name": "leaf004", "class": "switch", "cause": "fabric", "action": "run_diagnostics",
+        "reason": "8 of its 8 nodes lost a rail", "state": "open", "revision": 0, "explained_by": None, "device": {},
+        "names": ["leaf004"], "nodes": ["a", "b"], "jobs": ["llm"], "probability": 0.93, "gpu_hours_at_stake": 12.5,
+        "since": "2025-03-01T11:59:00Z",
+    }  # fmt: skip
+    write = format_of(settings_of("http://ops.example", "otlp")).write
+    severities = []
+    for state in ("open", "closed"):
+        message = write(verdict_delivery(told | {"state": state}, "opened", "ops", NOW), (), NOW)
+        (resource,) = ParseDict(json.loads(message.body), ExportLogsServiceRequest()).resource_logs
+        assert {one.key for one in resource.resource.attributes} == {"service.name"}
+        (record,) = resource.scope_logs[0].log_records
+        assert record.event_name == f"foreshock.verdict.{state}"
+        found = {one.key: one.value for one in record.attributes}
+        assert found["foreshock.verdict.probability"].double_value == 0.93
+        assert found["foreshock.verdict.nodes_count"].int_value == 2
+        severities.append(record.severity_text)
+    assert severities == ["ERROR", "INFO"]
+    assert "authorization" not in message.headers
+
+
 def test_feishu_s_sign_is_over_nothing() -> None:
     """The key is what others sign: its documentation says so, and its code 19021 when one does otherwise."""
     body = json.loads(sent("feishu", "cordon")[0].got[0][1])
@@ -153,6 +196,7 @@ def test_dingtalk_s_sign_stands_in_the_query() -> None:
         ("dingtalk", b"", "no JSON", False),
         ("slack", b"invalid_payload", "invalid_payload", False),
         ("slack", b"", "empty", False),
+        ("otlp", b'{"partialSuccess":{"rejectedLogRecords":"1","errorMessage":"too old"}}', "too old", False),
         ("pagerduty", b'{"status":"invalid event","message":"routing_key"}', "invalid event", False),
     ],
 )
@@ -163,7 +207,7 @@ def test_what_hides_behind_http_200_is_a_failure(kind: str, said: bytes, word: s
     assert word in outcome.detail
 
 
-@pytest.mark.parametrize("kind", ["slack", "feishu", "dingtalk", "pagerduty"])
+@pytest.mark.parametrize("kind", ["slack", "feishu", "dingtalk", "pagerduty", "otlp"])
 @given(body=st.binary(max_size=200))
 def test_no_answer_is_a_crash(kind: str, body: bytes) -> None:
     """The vendor says what it likes."""
