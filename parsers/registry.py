@@ -37,6 +37,7 @@ _NAMES = (
     "otel",
     "mlgoodput",
     "dlrover",
+    "dcgmi",
     "dcgm",
     "npu",
     "node_exporter",
