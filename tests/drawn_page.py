@@ -1,11 +1,15 @@
 """A page of the dashboard as Streamlit's own test runner draws it, and what stands on it."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from real.patience import patience
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
+# Every page would look through all installed packages for components of theirs, which never change here.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 Opened = Callable[..., AppTest]
 
 

@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -188,8 +189,9 @@ def revision(engine: sa.Engine) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
+@cache
 def newest_revision() -> str | None:
-    """The schema revision that this program needs."""
+    """The schema revision that this program needs: found by loading every migration, so once."""
     return ScriptDirectory.from_config(_config()).get_current_head()
 
 
