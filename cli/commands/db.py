@@ -1,4 +1,4 @@
-"""`foreshock db migrate`, `prune`, `export`, `status`: the schema, how long things are kept, a way out, how it is."""
+"""`foreshock db migrate`, `prune`, `export`, `copy`, `status`: the schema, what is kept and how long, ways out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
+from cli.console.secret_arguments import SecretOption
 from cli.console.store import open_store, said, shown
 from store.records.event import RecordError, format_time, parse_time
 
@@ -147,6 +148,41 @@ def _day(option: str, text: str | None) -> datetime | None:
     if moment.time() != time(0):
         raise Failure(f"{option} {text}: expected a day like 2025-03-01")
     return moment
+
+
+@db.command("copy")
+@DB_OPTION
+@click.option(
+    "--to",
+    "target",
+    cls=SecretOption,
+    required=True,
+    envvar="FORESHOCK_TO_DB",
+    help="The new database, empty; a password belongs into FORESHOCK_TO_DB_FILE.",
+)
+@JSON_OPTION
+def copy_command(url: str, target: str, as_json: bool) -> None:
+    """Copy everything into an empty database: from SQLite to PostgreSQL, or back. Stop the servers first.
+
+    All of it is there at the end, or nothing; the number of rows of each table and the audit's chain are compared.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from store.database.copy import CopyRefusedError, copy_database
+
+    engine, new = open_store(url), open_store(target, create=True)
+    try:
+        if engine.url == new.url:
+            raise Failure("--to names the same database: name a new one")
+        counts = copy_database(engine, new)
+    except CopyRefusedError as error:
+        raise Failure(f"cannot copy {shown(url)} to {shown(target)}: {error}") from error
+    except SQLAlchemyError as error:
+        raise Failure(f"cannot copy {shown(url)} to {shown(target)}: {said(error)}; nothing was kept") from error
+    finally:
+        engine.dispose()
+        new.dispose()
+    _print_counts({name: count for name, count in counts.items() if count}, "rows", as_json)
 
 
 @db.command("status")
