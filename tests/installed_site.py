@@ -1,0 +1,142 @@
+"""A machine of one's own in a folder, on which the commands of a page of docs are run as they stand there.
+
+Stand-ins: `sudo -u postgres` runs its command as it is, `pip` and `python3 -m venv` install nothing, `systemctl` writes
+down what it is asked, and `obey` then starts the commands of the units, with their credentials, as systemd would.
+"""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from real.patience import patience
+from real.postgres import Postgres
+from real.programs import bound, need, stop
+
+# What a reader's shell holds from the first blocks of a page on.
+SETTING = "export PATH=/opt/foreshock/.venv/bin:$PATH\nexport FORESHOCK_DB_FILE=/etc/foreshock/database.url\n"
+DOCS = Path(__file__).parents[1] / "docs"
+SHIMS = {
+    "sudo": 'shift 2; exec "$@"',
+    "systemctl": 'echo "$@" >> "$ASKED"',
+    "pip": "exit 0",
+    "python3": f'[ "$2" = venv ] || exec {sys.executable} "$@"',
+}
+_NGINX = (
+    "pid {folder}/nginx.pid;\nerror_log {folder}/nginx.log;\nevents {{}}\nhttp {{\n{places}include {conf}/*.conf;\n}}\n"
+)
+
+
+class InstalledSite:
+    """The paths of the units and of the page, in a folder; PostgreSQL is a real one."""
+
+    def __init__(self, folder: Path, server: Postgres, page: str) -> None:
+        self.folder, self.server, self.page = folder, server, DOCS / page
+        self.paths = {f"/{name}": folder / name.replace("/", "-") for name in (
+            "etc/foreshock", "etc/systemd/system", "etc/nginx/conf.d", "etc/prometheus", "etc/slurm",
+            "var/lib/foreshock-server", "var/lib/grafana/dashboards", "var/lib/foreshock",
+        )}  # fmt: skip
+        for path in (folder / "bin", folder / "home", *self.paths.values()):
+            path.mkdir()
+        for name, script in SHIMS.items():
+            (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / "bin" / name).chmod(0o755)
+        (folder / "asked").touch()
+        self.here: dict[str, str] = {str(known): str(path) for known, path in self.paths.items()}
+        self.here["/opt/foreshock/.venv/bin:"] = f"{folder / 'bin'}:{Path(sys.executable).parent}:"
+        self.units: dict[str, subprocess.Popen[bytes]] = {}
+        self.options: dict[str, list[str]] = {}
+        self._obeyed = 0
+
+    def postgres(self, program: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's own programs."""
+        subprocess.run([self.server.bin / program, *arguments], check=True, env=self.environment())
+
+    def environment(self) -> dict[str, str]:
+        """What a shell is told: nothing of ours but the paths."""
+        found = {name: value for name, value in os.environ.items() if not name.startswith(("FORESHOCK_", "PG"))}
+        path = f"{self.folder / 'bin'}:{self.server.bin}:{found['PATH']}:/usr/sbin"
+        own = {"PGHOST": str(self.server.folder), "PGUSER": "postgres", "ASKED": str(self.folder / "asked")}
+        return {**found, **own, "PATH": path}
+
+    def blocks(self, heading: str = "") -> list[str]:
+        """The shell blocks under a heading of the page; those before the first for none."""
+        parts = re.split(r"^## (.+)$", self.page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        text = parts[0] if not heading else parts[parts.index(heading) + 1]
+        return re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+    def headings(self) -> dict[str, int]:
+        """How many shell blocks stand under each heading that has some."""
+        names = re.findall(r"^## (.+)$", self.page.read_text(encoding="utf-8"), re.MULTILINE)
+        return {name: len(found) for name in names if (found := self.blocks(name))}
+
+    def placed(self, text: str) -> str:
+        """A text of the page or of a unit, with its paths here; the longest first."""
+        for known in sorted(self.here, key=len, reverse=True):
+            text = text.replace(known, self.here[known])
+        return text
+
+    def run(self, text: str) -> str:
+        """Run a block as the page has it; what it prints."""
+        script = self.placed(f"set -euo pipefail\n{SETTING}{text}")
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=self.folder / "home", env=self.environment(), capture_output=True, text=True,
+            timeout=patience(120), check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (script, done.stdout[-1000:], done.stderr[-2000:])
+        return done.stdout
+
+    def asked(self) -> list[str]:
+        """What systemd was asked."""
+        return (self.folder / "asked").read_text().splitlines()
+
+    def obey(self) -> None:
+        """Do what systemd was asked since the last time; `options` are more of a unit's, for ports that are free."""
+        asked = self.asked()
+        for line in asked[self._obeyed :]:
+            words = line.split()
+            if words[:2] == ["enable", "--now"]:
+                self._start(words[2], self.options.get(words[2], []))
+            elif words == ["reload", "nginx"]:
+                self._start_nginx()
+        self._obeyed = len(asked)
+
+    def _start(self, unit: str, more: list[str]) -> None:
+        folder = self.paths["/etc/systemd/system"]
+        files = [folder / f"{unit}.service", *sorted((folder / f"{unit}.service.d").glob("*.conf"))]
+        lines = [line for file in files for line in self.placed(file.read_text()).splitlines()]
+        settings = [line.partition("=")[::2] for line in lines if "=" in line and not line.startswith("#")]
+        credentials = self.folder / f"credentials-{unit}"
+        credentials.mkdir()
+        environment = self.environment()
+        for name, value in settings:
+            if name == "LoadCredential":
+                ident, _, path = value.partition(":")
+                (credentials / ident).write_bytes(Path(path).read_bytes())
+            elif name == "Environment":
+                environment |= dict(word.split("=", 1) for word in value.replace("%d", str(credentials)).split())
+            elif name == "StateDirectory":
+                environment["STATE_DIRECTORY"] = self.placed(f"/var/lib/{value}")
+        (command,) = [value for name, value in settings if name == "ExecStart"]
+        words = [*shlex.split(command.replace("%d", str(credentials))), *more]
+        with (self.folder / f"{unit}.log").open("wb") as log:
+            self.units[unit] = subprocess.Popen(
+                bound(words), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+
+    def _start_nginx(self) -> None:
+        conf = self.folder / "nginx.conf"
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        places = "access_log off;\n" + "".join(f"{kind}_temp_path {self.folder}/nginx-{kind};\n" for kind in kinds)
+        conf.write_text(_NGINX.format(folder=self.folder, places=places, conf=self.paths["/etc/nginx/conf.d"]))
+        command = [need("nginx", "nginx-light"), "-c", str(conf), "-p", str(self.folder), "-g", "daemon off;"]
+        with (self.folder / "nginx.out").open("wb") as log:
+            self.units["nginx"] = subprocess.Popen(bound(command), stdout=log, stderr=log)
+
+    def end(self) -> None:
+        """Stop what was started, the newest first."""
+        for process in reversed(self.units.values()):
+            stop(process, signal.SIGTERM)
