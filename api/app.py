@@ -48,6 +48,7 @@ from api.routes import (
     run_hints,
     runs,
     scores,
+    search,
     sidecars,
     telemetry,
     threads,
@@ -105,6 +106,7 @@ RESOURCES = (
     rules,
     topology,
     fabric_map,
+    search,
     sidecars,
     whoami,
 )

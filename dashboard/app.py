@@ -14,7 +14,7 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
-from dashboard.panels import page, sign_in
+from dashboard.panels import page, search, sign_in
 from dashboard.panels.page import Site
 from dashboard.panels.sign_in import SignIn, SignInWay
 from dashboard.views import cluster, collection, goodput, hints, incidents, models, node, repair, verdicts
@@ -136,6 +136,7 @@ def main(argv: list[str]) -> None:
         chosen = st.navigation([*pages.values(), _first_by_name(pages[FIRST])], position="top")
         if person:
             sign_in.badge(way, api)
+        search.draw(_site(api, pages), pages, chosen.url_path)
         chosen.run()
         st.caption(f"served by `{given.server}`")  # the operator wrote it: an address, not a link
 

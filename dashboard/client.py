@@ -23,7 +23,7 @@ from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, RunJson
 from wire.hints import CallerJson, HindsightJson, HintJson
 from wire.message import AnswerError, Page, decode
 from wire.models import ChecksJson, ModelsJson
-from wire.nodes import MapJson, NodeDetailJson, NodeHourJson, NodeJson
+from wire.nodes import MapJson, NodeDetailJson, NodeHourJson, NodeJson, SearchResultJson
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
 from wire.repair import RepairListJson
 from wire.sidecars import SidecarJson
@@ -132,6 +132,10 @@ class ApiClient:
     def node(self, name: str) -> NodeDetailJson:
         """One node, and its incidents, outages, hints, telemetry and scores."""
         return self._get(NodeDetailJson, f"nodes/{quote(name, safe='')}")
+
+    def search(self, text: str) -> list[SearchResultJson]:
+        """What bears a name, the nearest first."""
+        return list(self._page(SearchResultJson, "search", {"q": text}).items)
 
     def fabric_map(self, since: str | None, known: str | None) -> tuple[MapJson, str] | None:
         """The map and its tag: what has changed `since` a tag, where the API can tell; None: it is still `known`."""

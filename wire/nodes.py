@@ -242,3 +242,13 @@ class MapJson(JsonObject, frozen=True, kw_only=True):
     link_errors: tuple[int, ...] = ()
     run: tuple[int | None, ...] = ()
     links: tuple[BadLinkJson, ...] = ()
+
+
+class SearchResultJson(JsonObject, frozen=True, kw_only=True):
+    """What bears a name: `name` is its own, `detail` what tells it apart; `node` null where it has none."""
+
+    kind: Annotated[str, one_of(Literal["node", "device", "run", "incident", "verdict", "hint"])]
+    id: str
+    name: Annotated[str, example("gpu-017")]
+    detail: Annotated[str, example("rack r3, leaf leaf004")] = ""
+    node: str | None = None
