@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def upgrade() -> None:
 
 
 @pytest.fixture
-def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The program as it is after one revision more."""
     folder = tmp_path / "migrations"
     shutil.copytree(str(resources.files("store").joinpath("migrations")), folder)
@@ -37,6 +38,9 @@ def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config()
     config.set_main_option("script_location", str(folder))
     monkeypatch.setattr(connections, "_config", lambda: config)
+    newest_revision.cache_clear()
+    yield
+    newest_revision.cache_clear()
 
 
 def test_a_database_of_the_release_before_is_brought_to_the_next_with_its_rows(
