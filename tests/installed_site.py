@@ -132,7 +132,8 @@ class InstalledSite:
         kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         places = "access_log off;\n" + "".join(f"{kind}_temp_path {self.folder}/nginx-{kind};\n" for kind in kinds)
         conf.write_text(_NGINX.format(folder=self.folder, places=places, conf=self.paths["/etc/nginx/conf.d"]))
-        command = [need("nginx", "nginx-light"), "-c", str(conf), "-p", str(self.folder), "-g", "daemon off;"]
+        where = ["-c", str(conf), "-p", str(self.folder), "-e", str(self.folder / "nginx.log")]
+        command = [need("nginx", "nginx-light"), *where, "-g", "daemon off;"]
         with (self.folder / "nginx.out").open("wb") as log:
             self.units["nginx"] = subprocess.Popen(bound(command), stdout=log, stderr=log)
 
