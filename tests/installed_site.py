@@ -1,7 +1,7 @@
 """A machine of one's own in a folder, on which the commands of a page of docs are run as they stand there.
 
-Stand-ins: `sudo -u postgres` runs its command as it is, `pip` and `python3 -m venv` install nothing, `systemctl` writes
-down what it is asked, and `obey` then starts the commands of the units, with their credentials, as systemd would.
+Stand-ins: `sudo -u postgres` runs its command as that user where it can, `pip` and `python3 -m venv` install nothing,
+`systemctl` writes down what it is asked, and `obey` then starts the commands of the units, with their credentials.
 """
 
 import os
@@ -20,7 +20,8 @@ from real.programs import bound, need, stop
 SETTING = "export PATH=/opt/foreshock/.venv/bin:$PATH\nexport FORESHOCK_DB_FILE=/etc/foreshock/database.url\n"
 DOCS = Path(__file__).parents[1] / "docs"
 SHIMS = {
-    "sudo": 'shift 2; exec "$@"',
+    # As root, really as that user: it cannot read root's own folders.
+    "sudo": '[ "$(id -u)" != 0 ] || as="setpriv --reuid=$2 --regid=$2 --clear-groups"; shift 2; exec $as "$@"',
     "systemctl": 'echo "$@" >> "$ASKED"',
     "pip": "exit 0",
     "python3": f'[ "$2" = venv ] || exec {sys.executable} "$@"',

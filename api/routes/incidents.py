@@ -71,7 +71,7 @@ def get_incident(_who: Reader, server: Server, incident: IncidentId) -> Response
             raise Problem(404, f"there is no incident {incident[:80]!r}")
         life, thread = lives_of(connection, [incident_subject(row)], server.clock())[row["id"]]
         causes = verdicts_between(connection, row["start"] - _EARLIER, row["end"] + _LATER, row["node"])
-    named = sorted((one for one in causes if row["id"] in one.incidents), key=lambda one: -one.probability)
+    named = sorted((one for one in causes if row["id"] in one.incident_ids()), key=lambda one: -one.probability)
     (whole,) = with_devices([{name: row[name] for name in (*INCIDENT_COLUMNS, "heads")}])
     shown = _shown(whole, life)
     return reply(shown | {"thread": said(thread), "verdicts": [one.id for one in named]})

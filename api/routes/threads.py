@@ -65,7 +65,8 @@ def step_incident(who: Approver, server: Server, incident: SubjectId, step: Thre
         _check_own(who, "incident", {row["node"], *(row["nodes"] or ())})
         others: list[ThreadSubject] = []
         if step in ("silence", "unsilence"):
-            standing = [one for one in open_verdicts(connection) if not {row["id"], incident}.isdisjoint(one.incidents)]
+            its = {row["id"], incident}
+            standing = [one for one in open_verdicts(connection) if its & one.incident_ids()]
             others = [verdict_subject(one) for one in standing if _is_own(who, _nodes_of(one))]
         return _written(connection, server, subject, others, word)
 
@@ -86,7 +87,7 @@ def step_verdict(who: Approver, server: Server, verdict: SubjectId, step: Thread
     def write(connection: sa.Connection) -> dict[str, Any]:
         found = _verdict(connection, verdict)
         _check_own(who, "verdict", _nodes_of(found))
-        incidents = () if step == "note" else incidents_known_by(connection, found.incidents)
+        incidents = () if step == "note" else incidents_known_by(connection, found.incident_ids())
         return _written(connection, server, verdict_subject(found), [incident_subject(one) for one in incidents], word)
 
     return reply(transact(server.engine, write))

@@ -80,3 +80,7 @@ class Verdict:
     state: VerdictState = "open"
     revision: int = 0
     explained_by: str | None = None
+
+    def incident_ids(self) -> set[str]:
+        """The incidents that it names, and its events: an incident bears its first event's id, and may come later."""
+        return {*self.incidents, *(event for evidence in self.evidence_for for event in evidence.events)}

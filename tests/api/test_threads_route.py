@@ -20,6 +20,7 @@ from store.database.connections import writing
 from store.database.retention import RetentionPeriods, prune
 from store.records.event import format_time
 from store.records.hostlist import NodePattern
+from store.records.verdict import VerdictEvidence
 from store.tables import hint_tables
 from store.tables.verdict_tables import thread_entries
 from store.verdicts.verdict_log import VerdictChange
@@ -209,6 +210,19 @@ def test_a_verdicts_step_is_one_of_its_incidents(client: TestClient, engine: sa.
     listed = next(one for one in client.get("/api/v1/verdicts").json()["items"] if one["id"] == "v2")
     assert listed["life"]["owner"] == "loopback"
     assert "v2" in shown(client, ident)["verdicts"]
+
+
+def test_an_incident_that_comes_after_its_verdict_is_one_of_it(client: TestClient, engine: sa.Engine) -> None:
+    """The verdict was made before the event was part of an incident: it names the event alone."""
+    ident = sent(client, engine, event(1))
+    sign = VerdictEvidence("a GPU is gone", (ident,))
+    its = replace(GPU, node="gpu-001", nodes=("gpu-001",), incidents=(), evidence_for=(sign,))
+    save(engine, VerdictChange(its, "opened"))
+    step(client, "verdicts/v2/ack")
+    assert shown(client, ident)["life"]["state"] == "acknowledged"
+    assert "v2" in shown(client, ident)["verdicts"]
+    step(client, f"incidents/{ident}/silence")
+    assert client.get("/api/v1/verdicts/v2").json()["life"]["silenced_until"] is not None
 
 
 def test_an_incident_of_a_verdicts_id_has_no_part_in_its_thread(client: TestClient, engine: sa.Engine) -> None:
