@@ -22,6 +22,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, settings
 from real.kubernetes import Kubernetes, kubernetes
 from real.postgres import Postgres, postgres
+from real.reused_database import MigratedDatabases
 
 from store.database.connections import migrate, open_database, writing
 from store.tables import schema
@@ -105,23 +106,25 @@ def kubernetes_cluster(request: pytest.FixtureRequest) -> Kubernetes:
 
 
 @pytest.fixture(scope="session")
-def migrated_database(postgres_server: Postgres) -> str:
-    """The name of a PostgreSQL database that was migrated once, to be copied."""
-    engine = open_database(postgres_server.new_database())
-    prepare(engine)
-    engine.dispose()  # one that is in use cannot be copied
-    assert engine.url.database is not None
-    return engine.url.database
+def migrated_databases(postgres_server: Postgres) -> MigratedDatabases:
+    """PostgreSQL databases that are migrated once, for one test after another."""
+
+    def migrated(url: str) -> None:
+        engine = open_database(url)
+        prepare(engine)
+        engine.dispose()  # one that is in use cannot be copied
+
+    return MigratedDatabases(postgres_server, migrated)
 
 
 @pytest.fixture
-def postgres_engine(postgres_server: Postgres, migrated_database: str) -> Iterator[sa.Engine]:
+def postgres_engine(migrated_databases: MigratedDatabases) -> Iterator[sa.Engine]:
     """A fresh PostgreSQL database, migrated."""
-    engine = open_database(postgres_server.new_database(migrated_database))
+    engine = open_database(migrated_databases.take())
     yield engine
     engine.dispose()
     assert engine.url.database is not None
-    postgres_server.drop(engine.url.database)
+    migrated_databases.give_back(engine.url.database)
 
 
 @pytest.fixture(params=["sqlite", ON_POSTGRES])

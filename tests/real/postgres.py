@@ -12,10 +12,13 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psycopg
+from psycopg import sql
 from real.programs import bound, need_file, stop, wait_for
 
 _UNSAFE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -42,14 +45,19 @@ class Postgres:
 
     def create(self, name: str, copied: str = "template1") -> str:
         """The URL of a new database of this name."""
-        command = [self.bin / "createdb", "-h", self.folder, "-U", "postgres", "-T", copied, name]
-        subprocess.run(command, check=True, env=_environment(), capture_output=True)
+        with self.connection() as connection:
+            made, model = sql.Identifier(name), sql.Identifier(copied)
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(made, model))
         return self.url(name)
 
     def drop(self, name: str) -> None:
         """Remove a database; one that somebody is still connected to stays."""
-        command = [self.bin / "dropdb", "-h", self.folder, "-U", "postgres", name]
-        subprocess.run(command, check=False, env=_environment(), capture_output=True)
+        with self.connection() as connection, suppress(psycopg.errors.ObjectInUse):
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """To the server itself, for statements that stand in no transaction."""
+        return psycopg.connect(self.dsn(), autocommit=True)
 
 
 @contextmanager

@@ -24,9 +24,8 @@ TABLES = [table for table in schema.metadata.sorted_tables if table.name not in 
 @pytest.fixture(params=["sqlite to postgresql", "postgresql to sqlite", "postgresql to postgresql"])
 def pair(request: pytest.FixtureRequest, engine: sa.Engine) -> Iterator[tuple[sa.Engine, sa.Engine]]:
     """A database with a row in every table, and an empty one."""
-    server, template = request.getfixturevalue("postgres_server"), request.getfixturevalue("migrated_database")
-    first = open_database(server.new_database(template))
-    second = open_database(server.new_database(template))
+    databases = request.getfixturevalue("migrated_databases")
+    first, second = (open_database(databases.take()) for _ in range(2))
     chosen = {
         "sqlite to postgresql": (engine, first),
         "postgresql to sqlite": (first, engine),
@@ -38,7 +37,7 @@ def pair(request: pytest.FixtureRequest, engine: sa.Engine) -> Iterator[tuple[sa
     yield chosen
     for made in (first, second):
         made.dispose()
-        server.drop(made.url.database)
+        databases.give_back(made.url.database)
 
 
 def value(column: sa.Column[Any], number: int) -> Any:
