@@ -15,7 +15,7 @@ endif
 # Tests start hundreds of programs: without kept bytecode each start costs two seconds of a processor more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test deep check bench screenshot formats grafana contract calibration fuzz bootstrap everything format sbom licences packages clean
+.PHONY: run test deep check bench screenshot formats grafana contract calibration fuzz bootstrap everything format sbom deb licences packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
@@ -82,6 +82,11 @@ sbom: $(UV)
 	@mkdir -p build
 	$(UV) export --quiet --frozen $(SITE) --format cyclonedx1.5 --output-file build/foreshock.cdx.json
 	$(UV) export --quiet --frozen $(SITE) --no-emit-workspace --format requirements.txt --output-file build/requirements.txt
+
+# Two Debian packages, for a node and for a server, into build/: for the Debian and the Python of this machine.
+deb: $(UV)
+	@mkdir -p build
+	UV=$(abspath $(UV)) DEB_RULES_REQUIRES_ROOT=no debian/rules clean binary
 
 # docs/licences.md, from what the installed packages say of themselves; a licence that is not on the list is an error.
 licences: everything
