@@ -81,7 +81,7 @@ def test_the_installed_program_reads_a_fault(machine: Machine) -> None:
     assert machine.run("foreshock", "--version").startswith("foreshock, version ")
     machine.run("sh", "-c", f"echo 'Mar  1 12:00:00 gpu-017 {XID}' > /root/kern.log")
     event = json.loads(machine.run("foreshock", "parse", "kernel", "/root/kern.log").splitlines()[0])
-    assert (event["kind"], event["node"], event["code"]) == ("xid", "gpu-017", "79")
+    assert (event["kind"], event["node"], event["code"]) == ("xid", "gpu-017", 79)
     machine.run("systemd-analyze", "verify", *(f"/{UNITS}/foreshock-{name}.service" for name in ("sidecar", "server")))
 
 
