@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +18,13 @@ from real.programs import bound, need, stop, wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.xdist_group("debian")]
 ROOT = Path(__file__).parents[2]
 UNITS = "lib/systemd/system"
+# Stands for systemd, which is not the first process here: what it is asked, and which unit was enabled and runs.
+SYSTEMCTL = """#!/bin/sh
+echo "$@" >> /root/asked
+case "$*" in
+    *is-enabled*|*is-active*) grep -qsF "${*##* }" /root/running && echo enabled ;;
+esac
+"""
 XID = "kernel: NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=test, GPU has fallen off the bus."
 
 
@@ -39,9 +47,26 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pat
 def machine(packages: dict[str, Path]) -> Iterator[Machine]:
     """A copy of this machine with both packages, and what they need, installed."""
     with overlay_machine() as copy:
-        files = [str(packages[name]) for name in ("foreshock", "foreshock-server")]
-        copy.run("apt-get", "install", "--yes", "--no-install-recommends", *files)
+        copy.run(
+            "sh",
+            "-c",
+            f"mkdir -p /run/systemd/system; rm -f /usr/sbin/policy-rc.d; printf %s {shlex.quote(SYSTEMCTL)} > /usr/bin/systemctl",
+        )
+        assert install(copy, packages) == []
         yield copy
+
+
+def install(machine: Machine, packages: dict[str, Path], *options: str) -> list[str]:
+    """What systemd is asked to start, stop or start again meanwhile."""
+    files = [str(path) for path in packages.values()]
+    machine.run("apt-get", "install", "--yes", "--no-install-recommends", *options, *files)
+    return asked(machine)
+
+
+def asked(machine: Machine) -> list[str]:
+    """What systemd was asked to start, stop or start again since the last time."""
+    said = machine.run("sh", "-c", "cat /root/asked; rm /root/asked").splitlines()
+    return [line.removeprefix("--quiet --system ") for line in said if re.search(r"\b(re)?(start|stop)\b", line)]
 
 
 def listed(package: Path) -> list[str]:
@@ -98,13 +123,24 @@ def test_the_installed_server_answers(machine: Machine) -> None:
         stop(process, 15)
 
 
-def test_nothing_is_enabled_and_a_purge_leaves_what_people_wrote(machine: Machine) -> None:
-    """No unit starts without a configuration. After the purge: no library, no bytecode, no spool, no unit."""
-    enabled = machine.run("sh", "-c", "ls /etc/systemd/system/*.wants | grep foreshock || true")
-    assert enabled == ""
+def test_an_upgrade_starts_what_was_running_again(machine: Machine, packages: dict[str, Path]) -> None:
+    """And nothing else: a unit starts when somebody enables it."""
+    assert machine.run("sh", "-c", "ls /etc/systemd/system/*.wants | grep foreshock || true") == ""
+    machine.run("sh", "-c", "echo foreshock-sidecar.service > /root/running")
+    assert install(machine, {"foreshock": packages["foreshock"]}, "--reinstall") == [
+        "restart foreshock-sidecar.service"
+    ]
+
+
+def test_a_purge_leaves_what_people_wrote(machine: Machine) -> None:
+    """Units are stopped first. After it: no library, no bytecode, no spool, no unit."""
     machine.run("sh", "-c", "echo 'server: http://x' > /etc/foreshock/sidecar.yaml")
     machine.run("sh", "-c", "mkdir -p /var/lib/private/foreshock && echo x > /var/lib/private/foreshock/spool")
     machine.run("apt-get", "purge", "--yes", "foreshock", "foreshock-server")
+    stopped = {unit for line in asked(machine) if "stop" in line for unit in line.split() if unit.endswith(".service")}
+    assert stopped == {
+        f"foreshock-{name}.service" for name in ("sidecar", "sidecar-journal", "server", "consumer", "dashboard")
+    }
     left = machine.run("sh", "-c", f"ls -d /usr/lib/foreshock /var/lib/*/foreshock* /{UNITS}/foreshock* 2>&1 || true")
     assert [line for line in left.splitlines() if "No such file" not in line] == []
     assert machine.run("ls", "/etc/foreshock") == "sidecar.yaml\n"
