@@ -47,11 +47,8 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pat
 def machine(packages: dict[str, Path]) -> Iterator[Machine]:
     """A copy of this machine with both packages, and what they need, installed."""
     with overlay_machine() as copy:
-        copy.run(
-            "sh",
-            "-c",
-            f"mkdir -p /run/systemd/system; rm -f /usr/sbin/policy-rc.d; printf %s {shlex.quote(SYSTEMCTL)} > /usr/bin/systemctl",
-        )
+        script = f"printf %s {shlex.quote(SYSTEMCTL)} > /usr/bin/systemctl"
+        copy.run("sh", "-c", f"mkdir -p /run/systemd/system; rm -f /usr/sbin/policy-rc.d; {script}")
         assert install(copy, packages) == []
         yield copy
 
