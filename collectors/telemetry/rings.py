@@ -69,7 +69,7 @@ class _UsualLevel:
     told: bool = False
 
     def take(self, value: float, is_level: bool) -> float:
-        """One more window; how far it lies on the slow side, in robust deviations."""
+        """One more window; how far it lies on the slow side, in robust deviations, or 0.0 where that is not far."""
         deviations = self._deviations(value, is_level) if len(self.usual) >= _LEAST_USUAL else 0.0
         is_far = deviations >= _FAR
         self.far = (self.far << 1 | is_far) & (1 << _OF_WINDOWS) - 1
@@ -92,15 +92,18 @@ class _UsualLevel:
         return end
 
     def _deviations(self, value: float, is_level: bool) -> float:
+        if not is_level and value < _LEAST_COUNT:
+            return 0.0  # nothing rises by less than none: most counters, most of the time
         middle = median(self.usual)
         if is_level:
             least, low = abs(middle) * _LEAST_PART, middle - value
-            spread = median(abs(other - middle) for other in self.usual)
         elif value - middle < _LEAST_COUNT:
             return 0.0
         else:
             least, low = _LEAST_LOG, log1p(value) - log1p(middle)
-            spread = median(abs(log1p(other) - log1p(middle)) for other in self.usual)
+        if low <= 0 or low < _FAR * least:
+            return 0.0  # near by the least deviation: it takes no look at the others
+        spread = median(abs(other - middle) if is_level else abs(log1p(other) - log1p(middle)) for other in self.usual)
         scale = max(least, 1.4826 * spread)
         return low / scale if scale else 0.0
 
@@ -168,12 +171,13 @@ class Rings:
                     self.left_out += 1
                     continue
                 level = self._levels[key] = _UsualLevel()
-            usual, was = (median(level.usual) if level.usual else value), level.shifted
+            was = level.shifted
+            before = tuple(level.usual) if was else ()
             deviations = level.take(value, is_level=key[1] in DROPPING)
             if end := level.ended():
-                over += self._over(level, Shift(*key, value, usual, was + 1, end=end))
-            elif level.shifted and not was:
-                began.append((deviations, Shift(*key, value, usual, level.shifted)))
+                over += self._over(level, Shift(*key, value, median(before), was + 1, end=end))
+            elif level.shifted and not was:  # a far window is none of the usual ones
+                began.append((deviations, Shift(*key, value, median(level.usual), level.shifted)))
         levels: dict[str, dict[str, float]] = {}
         for (device, measure), value in seconds.items():
             levels.setdefault(device, {})[measure] = value
