@@ -1,5 +1,9 @@
 """A small synthetic fleet in a store, for the predictor's tests."""
 
+import atexit
+import fcntl
+import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -95,12 +99,24 @@ def fill(engine: sa.Engine, nodes: int = 40, days: int = 60, seed: int = 1) -> N
 
 @cache
 def models() -> tuple[StoredModel, ...]:
-    """One of each horizon, trained once on 32 nodes: a training takes a hundred times as long as a scoring."""
-    with tempfile.TemporaryDirectory() as folder:
-        engine = open_database(f"sqlite:///{Path(folder) / 'fleet.db'}")
-        migrate(engine)
-        fill(engine, nodes=32)
-        train(engine)
+    """One of each horizon, trained on 32 nodes: a training takes a hundred times as long as a scoring.
+
+    The first process of a parallel run that wants them trains them, the others read its database.
+    """
+    folder = Path(tempfile.gettempdir()) / f"foreshock-models-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    place, begun = folder / "fleet.db", folder / "begun.db"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            engine = open_database(f"sqlite:///{begun}")
+            migrate(engine)
+            fill(engine, nodes=32)
+            train(engine)
+            engine.dispose()  # the last connection moves the log into the file
+            begun.rename(place)
+        engine = open_database(f"sqlite:///{place}")
         with engine.connect() as connection:
             found = tuple(serving_model(connection, horizon_h) for horizon_h in HORIZONS_H)
         engine.dispose()

@@ -49,6 +49,8 @@ def machine(packages: dict[str, Path]) -> Iterator[Machine]:
     with overlay_machine() as copy:
         script = f"printf %s {shlex.quote(SYSTEMCTL)} > /usr/bin/systemctl"
         copy.run("sh", "-c", f"mkdir -p /run/systemd/system; rm -f /usr/sbin/policy-rc.d; {script}")
+        # It would make its index of all pages of the machine anew, three times.
+        copy.run("rm", "-f", "/var/lib/man-db/auto-update")
         assert install(copy, packages) == []
         yield copy
 

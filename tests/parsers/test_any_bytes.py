@@ -52,7 +52,7 @@ def test_arbitrary_bytes_never_stop_a_parser(name: str, lines: list[bytes]) -> N
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_real_lines_that_are_damaged_never_stop_a_parser(name: str, data: st.DataObject) -> None:
     """Cut, spliced, with bytes changed: close enough to the form to get deep."""
