@@ -57,10 +57,10 @@ def troubles() -> Iterator[None]:
         )
 
 
-def banner(level: str, text: str) -> None:
-    """The answer to the page's question, first of all."""
+def banner(level: str, text: str, more: str = "") -> None:
+    """The answer to the page's question, first of all; `more` in plain letters behind it."""
     show, icon = _BANNERS[level]
-    show(f"**{text}**", icon=icon)
+    show(f"**{text}** {more}".rstrip(), icon=icon)
 
 
 def replayed(cluster: ClusterJson) -> bool:

@@ -1,6 +1,7 @@
 """Verdicts in sentences: the answer of a page, what a cause is called, what it costs and what to do about it."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from dashboard.text import words
 from wire.verdicts import VerdictJson
@@ -35,6 +36,8 @@ TINTS: dict[str, words.Tint] = {"open": "red", "revised": "orange", "explained":
 # What is no fault of a machine: nobody has to run.
 _CALM = ("planned", "application", "job")
 _SURE = 0.5
+# Characters of what was seen and of a job's name, jobs that are called by their names, GPU-hours that are worth a word.
+_MOST_SIGNS, _MOST_NAME, _FEW_JOBS, _LEAST_STAKE = 200, 60, 2, 0.5
 
 
 def standing(verdicts: Sequence[VerdictJson]) -> list[VerdictJson]:
@@ -61,37 +64,78 @@ def is_taken(verdict: VerdictJson) -> bool:
 
 
 def title(verdict: VerdictJson) -> str:
-    """`switch leaf004`, `power of r12`, `GPU 0000:0f:00.0 of gpu-017`, `cause unknown`. As text, not as Markdown."""
+    """`switch leaf004`, `power of r12`, `GPU 5 of gpu-017`, `cause unknown`. As text, not as Markdown.
+
+    A GPU is called by its index, as `nvidia-smi` and schedulers do; by its PCI address where nobody told the index.
+    """
     if verdict.cause_class == "unknown":
         return "cause unknown"
     kind = CLASSES.get(verdict.cause_class, verdict.cause_class)
     node, _, part = verdict.name.partition("/")
     if part and node == verdict.node:
         number = part.removeprefix("gpu")  # a GPU of which its index alone is known
-        return f"{kind} {number if number.isdecimal() else part} of {node}"
+        index = verdict.device.index if verdict.cause_class == "gpu" else None
+        return f"{kind} {index if index is not None else number if number.isdecimal() else part} of {node}"
     return verdict.name if verdict.name.lower().startswith(kind.lower()) else f"{kind} {verdict.name}"
 
 
-def headline(verdict: VerdictJson, more: int = 0) -> tuple[str, str]:
-    """The answer: how bad it is, and what is the cause, who suffers, how sure that is. As Markdown.
+def headline(verdict: VerdictJson, now: datetime, more: int = 0) -> tuple[str, str, str]:
+    """The answer: how bad it is; what is the cause, and what it did when; who suffers and what to do. As Markdown.
 
     Args:
         more: how many other causes stand.
     """
-    name = words.plain(words.shown(title(verdict))[:120])
-    felt, sure = suffering(verdict), words.risk(verdict.probability)
-    if verdict.cause_class == "unknown":
-        text = f"Something is wrong and its cause is not known{_and(felt)} ({sure} that it is none known here)"
-    elif verdict.cause_class in _CALM:
-        text = f"{name[:1].upper()}{name[1:]}: no machine is to blame{_and(felt)}; probability {sure}"
-    else:
-        whether = "is" if verdict.probability >= _SURE else "may be"
-        text = f"{name[:1].upper()}{name[1:]} {whether} the cause{_and(felt) or ' of what is seen'}; probability {sure}"
+    name, sure = words.plain(words.shown(title(verdict))[:120]), words.risk(verdict.probability)
+    name = name[:1].upper() + name[1:]
+    said = _felt(verdict)
+    if verdict.action != "none":
+        said.append(f"Do: {words.plain(to_do(verdict))}")
+    said.append(f"Probability{' that it is none known here' if verdict.cause_class == 'unknown' else ''}: {sure}")
     if more:
-        text += f". {words.many(more, 'other verdict')} below"
+        said.append(f"{words.many(more, 'other verdict')} below")
+    return _level(verdict), f"{_cause(verdict, name)}. {_signs(verdict, now)}.", ". ".join(said) + "."
+
+
+def _cause(verdict: VerdictJson, name: str) -> str:
+    if verdict.cause_class == "unknown":
+        return "Something is wrong and its cause is not known"
     if verdict.cause_class in _CALM:
-        return "info", f"{text}."
-    return ("error" if verdict.probability >= _SURE and verdict.cause_class != "unknown" else "warning"), f"{text}."
+        return f"{name}: no machine is to blame"
+    return f"{name} {'is' if verdict.probability >= _SURE else 'may be'} the cause"
+
+
+def _signs(verdict: VerdictJson, now: datetime) -> str:
+    """What was seen, and how long ago it began."""
+    since = words.ago(min(verdict.since, now), now)
+    what = words.shown(happened(verdict)).rstrip(".")[:_MOST_SIGNS]
+    return f"{words.plain(what[:1].upper() + what[1:])}, {since}" if what else f"It began {since}"
+
+
+def happened(verdict: VerdictJson) -> str:
+    """What a cause did, out of its reason, without its name: the title has it. As text, not as Markdown."""
+    name = f"{verdict.cause_class} {verdict.name}"
+    if verdict.reason.startswith(f"{name}: "):
+        return verdict.reason.removeprefix(f"{name}: ")
+    return "" if verdict.reason == name else verdict.reason.removesuffix(f": {name}")
+
+
+def _felt(verdict: VerdictJson) -> list[str]:
+    """Who suffers, by name where it is one run or two, and what they would lose."""
+    felt = suffering(verdict)
+    if not felt:
+        return []
+    few = verdict.jobs if len(verdict.jobs) <= _FEW_JOBS else []
+    named = words.plain(" and ".join(job[:_MOST_NAME] for job in few))
+    text = f"{felt} suffer{'s' if felt.startswith(('1 node', '1 job')) else ''}{f' ({named})' if named else ''}"
+    if verdict.jobs and verdict.gpu_hours_at_stake >= _LEAST_STAKE:
+        text += f", {stake(verdict)} GPU-hours at stake"
+    return [text]
+
+
+def _level(verdict: VerdictJson) -> str:
+    if verdict.cause_class in _CALM:
+        return "info"
+    return "error" if verdict.probability >= _SURE and verdict.cause_class != "unknown" else "warning"
 
 
 def suffering(verdict: VerdictJson) -> str:
@@ -100,11 +144,6 @@ def suffering(verdict: VerdictJson) -> str:
     nodes = words.many(others, "node") if others else ""
     jobs = words.many(len(verdict.jobs), "job") if verdict.jobs else ""
     return " of ".join(part for part in (nodes, jobs) if part)
-
-
-def _and(felt: str) -> str:
-    one = felt.startswith(("1 node", "1 job"))
-    return f": {felt} suffer{'s' if one else ''}" if felt else ""
 
 
 def to_do(verdict: VerdictJson) -> str:

@@ -41,7 +41,7 @@ def _live(site: Site) -> None:
         standing = site.client.open_verdicts(VERDICTS)
         verdicts = [one for one in standing if one.since <= cluster.now + _SKEW]
         if (first := sayings.first_of(verdicts)) is not None:
-            panels.banner(*sayings.headline(first, len(sayings.standing(verdicts)) - 1))
+            panels.banner(*sayings.headline(first, cluster.now, len(sayings.standing(verdicts)) - 1))
             people.draw(replace(site, caller=site.client.whoami()), "verdicts", first.id, first.life, cluster.now)
         if not cluster.stale:
             panels.banner(*words.headline(cluster))

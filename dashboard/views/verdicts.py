@@ -76,7 +76,7 @@ def _live(site: Site, ident: str) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         verdict = site.client.verdict(ident)
-        panels.banner(*sayings.headline(verdict))
+        panels.banner(*sayings.headline(verdict, cluster.now))
         panels.as_of(cluster)
         people.draw(site, "verdicts", verdict.id, verdict.life, cluster.now)
         _facts(site, verdict, cluster)

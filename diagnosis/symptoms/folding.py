@@ -123,6 +123,9 @@ class SymptomFold:
         meaning = meaning_of(event)
         for name in self._gpus.learn(event, time):
             self._rename(name)
+            self._stale.update(
+                key for kind in SYMPTOM_KINDS for key in self._at.get((kind, self._gpus.of(name, time)), ())
+            )
         if meaning.symptom is None and not meaning.cures:
             return False
         event = self._placed(event, meaning)
@@ -261,11 +264,18 @@ class SymptomFold:
             cured=cured,
             points_at=tuple(sorted(tally.points_at)),
             text=head.message[:200],
-            device=head.device,
+            device=self._device(place, head.device, tally.last),
             relapses=len(before),
             ever=tally.first,
             uncertainty_s=tally.doubt_s,
         )
+
+    def _device(self, place: Place, told: Device, time: datetime) -> Device:
+        """A GPU that the kernel called by its PCI address, with the index by which everybody else calls it."""
+        if place.kind != "gpu" or told.type != "gpu" or told.index is not None:
+            return told
+        index = self._gpus.index_of(place, time)
+        return told if index is None else replace(told, index=index)
 
     def _shrink(self) -> None:
         """Forget the tenth that was last seen longest ago."""

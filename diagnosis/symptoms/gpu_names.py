@@ -3,6 +3,7 @@
     names = NodeGpus()
     names.learn(event, time)                              # a line that bears both: of its own node alone
     names.of(Place("gpu", "gpu-042/gpu5"), time)          # Place("gpu", "gpu-042/0000:a8:00.0")
+    names.index_of(Place("gpu", "gpu-042/0000:a8:00.0"), time)   # 5
 
 A GPU that is replaced, or counted otherwise after a boot, changes its names: each holds from when it was told.
 """
@@ -56,6 +57,13 @@ class NodeGpus:
             return place
         told = self._nodes.get(place.name.partition("/")[0], {}).get(place)
         return place if not told else told[max(0, bisect_right(told, time, key=_time_of) - 1)][1]
+
+    def index_of(self, place: Place, time: datetime) -> int | None:
+        """The index of the GPU that has a PCI address at a time, the least that was told; None where none was."""
+        node = place.name.partition("/")[0]
+        told = ((name, name.name.removeprefix(f"{node}/gpu")) for name in self._nodes.get(node, ()))
+        found = (int(number) for name, number in told if number.isdecimal() and self.of(name, time) == place)
+        return min(found, default=None)
 
 
 def _time_of(told: tuple[datetime, Place]) -> datetime:

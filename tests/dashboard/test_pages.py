@@ -96,7 +96,10 @@ def test_the_cluster_page_begins_with_the_answer(app: AppTest) -> None:
     """What the cause is and who suffers; then how bad it is."""
     drawn = app.run()
     first, second = (found.value.replace("\\", "") for found in drawn.error)
-    assert first == "**Switch leaf004 is the cause: 2 nodes of 1 job suffer; probability 93 %.**"
+    assert first == (
+        "**Switch leaf004 is the cause. All 2 nodes below leaf004 lost a link within 2 s, 4 min ago.** "
+        "2 nodes of 1 job suffer (llm-70b), 128 GPU-hours at stake. Do: run diagnostics. Probability: 93 %."
+    )
     assert second == ("**1 node faulty, 1 at risk; run llm-70b at 93.1 % goodput, target 95 %.**")
     values = {metric.label: metric.value for metric in drawn.metric}
     assert values["Well, of 3 nodes"] == "1"

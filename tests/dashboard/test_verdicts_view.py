@@ -1,5 +1,6 @@
 """Verdicts on the pages: the first answer, the page of one, the node's part in it; unknown is shown as unknown."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from dashboard.text import verdicts as sayings
 from wire.verdicts import VerdictJson
 
 SINCE = "2025-03-29T03:08:00Z"
+NOW = datetime(2025, 3, 29, 3, 8, 40, tzinfo=UTC)
 
 
 def verdict(**facts: Any) -> VerdictJson:
@@ -20,50 +22,93 @@ def verdict(**facts: Any) -> VerdictJson:
     return msgspec.convert(made | facts, VerdictJson)
 
 
+LOST = {
+    "class": "gpu",
+    "name": "n1/0000:0f:00.0",
+    "node": "n1",
+    "nodes": ["n1"],
+    "jobs": ["llm"],
+    "action": "reboot_node",
+}
+FELL = {"reason": "gpu n1/0000:0f:00.0: GPU has fallen off the bus.", "gpu_hours_at_stake": 112.4}
+RAILS = {"reason": "8 of 8 nodes below it lost a link at once: switch leaf004", "action": "run_diagnostics"}
+
+
 @pytest.mark.parametrize(
     ("facts", "level", "text"),
     [
-        ({}, "error", "Switch leaf004 is the cause: 64 nodes of 2 jobs suffer; probability 93 %."),
-        ({"name": "Switch 4"}, "error", "Switch 4 is the cause: 64 nodes of 2 jobs suffer; probability 93 %."),
         (
-            {"class": "gpu", "name": "n1/0000:0f:00.0", "node": "n1", "nodes": ["n1"], "jobs": ["a"]},
+            {**LOST, **FELL, "device": {"type": "gpu", "pci": "0000:0f:00.0", "index": 5}},
             "error",
-            "GPU 0000:0f:00.0 of n1 is the cause: 1 job suffers; probability 93 %.",
+            "GPU 5 of n1 is the cause. GPU has fallen off the bus, 40 s ago. "
+            "1 job suffers (llm), 112 GPU-hours at stake. Do: reboot the node. Probability: 93 %.",
         ),
-        ({"nodes": ["n1"], "jobs": []}, "error", "Switch leaf004 is the cause: 1 node suffers; probability 93 %."),
         (
-            {"probability": 0.3},
+            LOST,
+            "error",
+            "GPU 0000:0f:00.0 of n1 is the cause. It began 40 s ago. 1 job suffers (llm). Do: reboot the node. "
+            "Probability: 93 %.",
+        ),
+        (
+            RAILS,
+            "error",
+            "Switch leaf004 is the cause. 8 of 8 nodes below it lost a link at once, 40 s ago. "
+            "64 nodes of 2 jobs suffer (a and b). Do: run diagnostics. Probability: 93 %.",
+        ),
+        (
+            {"name": "Switch 4", "jobs": ["a", "b", "c"]},
+            "error",
+            "Switch 4 is the cause. It began 40 s ago. 64 nodes of 3 jobs suffer. Probability: 93 %.",
+        ),
+        (
+            {"nodes": ["n1"], "jobs": [], "gpu_hours_at_stake": 3.0},
+            "error",
+            "Switch leaf004 is the cause. It began 40 s ago. 1 node suffers. Probability: 93 %.",
+        ),
+        (
+            {"probability": 0.3, "reason": "switch leaf004"},
             "warning",
-            "Switch leaf004 may be the cause: 64 nodes of 2 jobs suffer; probability 30 %.",
+            "Switch leaf004 may be the cause. It began 40 s ago. 64 nodes of 2 jobs suffer (a and b). "
+            "Probability: 30 %.",
         ),
-        ({"nodes": [], "jobs": []}, "error", "Switch leaf004 is the cause of what is seen; probability 93 %."),
         (
-            {"class": "application", "name": "llm-7b", "nodes": []},
+            {"nodes": [], "jobs": []},
+            "error",
+            "Switch leaf004 is the cause. It began 40 s ago. Probability: 93 %.",
+        ),
+        (
+            {"class": "application", "name": "llm-7b", "nodes": [], "reason": "the program of llm-7b failed by itself"},
             "info",
-            "Program llm-7b: no machine is to blame: 2 jobs suffer; probability 93 %.",
+            "Program llm-7b: no machine is to blame. The program of llm-7b failed by itself, 40 s ago. "
+            "2 jobs suffer (a and b). Probability: 93 %.",
         ),
         (
-            {"class": "power", "name": "r12"},
-            "error",
-            "Power of r12 is the cause: 64 nodes of 2 jobs suffer; probability 93 %.",
-        ),
-        (
-            {"class": "unknown", "name": "unknown"},
+            {"class": "unknown", "name": "unknown", "reason": "no cause that is known here explains it"},
             "warning",
-            "Something is wrong and its cause is not known: 64 nodes of 2 jobs suffer "
-            "(93 % that it is none known here).",
+            "Something is wrong and its cause is not known. No cause that is known here explains it, 40 s ago. "
+            "64 nodes of 2 jobs suffer (a and b). Probability that it is none known here: 93 %.",
         ),
     ],
 )
-def test_the_first_answer_names_the_cause_and_who_suffers(facts: dict[str, Any], level: str, text: str) -> None:
-    """In one sentence, with how sure that is."""
-    found = sayings.headline(verdict(**facts))
-    assert (found[0], found[1].replace("\\", "")) == (level, text)
+def test_the_first_answer_names_the_cause_what_it_did_who_suffers_and_what_to_do(
+    facts: dict[str, Any], level: str, text: str
+) -> None:
+    """In short sentences, with how sure that is."""
+    found = sayings.headline(verdict(**facts), NOW)
+    assert (found[0], " ".join(found[1:]).replace("\\", "")) == (level, text)
 
 
 def test_others_that_stand_are_counted() -> None:
     """They are listed below."""
-    assert sayings.headline(verdict(), 3)[1].replace("\\", "").endswith("93 %. 3 other verdicts below.")
+    assert sayings.headline(verdict(), NOW, 3)[2].replace("\\", "").endswith("93 %. 3 other verdicts below.")
+
+
+def test_a_long_reason_is_cut_and_what_is_hidden_in_it_is_seen() -> None:
+    """It is text that a node wrote."""
+    said = sayings.headline(verdict(reason="switch leaf004: ![x](http://e.vil) <b>\u202e" + "x" * 999), NOW)[1]
+    assert len(said) < 500
+    assert "http://" not in said
+    assert "\u202e" not in said
 
 
 def test_a_cause_that_is_likely_goes_before_the_unknown_and_the_unknown_before_a_guess() -> None:

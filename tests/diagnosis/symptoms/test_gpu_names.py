@@ -49,6 +49,21 @@ def test_one_line_that_bears_both_names_makes_them_one_device(order: tuple[Event
     }
 
 
+@pytest.mark.parametrize(
+    "order", list(itertools.permutations((XID, BOTH, said(9.5, "gpu_throttled", pci=PCI, index=7))))
+)
+def test_what_the_kernel_tells_of_an_address_bears_the_index(order: tuple[Event, ...]) -> None:
+    """Operators, `nvidia-smi` and schedulers count GPUs; of two indices that were told the least holds."""
+    fold = SymptomFold(DeviceGraph())
+    for event in order:
+        fold.take([event])
+        fold.symptoms()  # what was made before is made anew
+    assert {one.device.index for one in fold.symptoms() if one.kind == "gpu_lost"} == {5}
+    (lost,) = [one for one in explain(Scene(NOON, fold.symptoms(), DeviceGraph())) if one.probability >= 0.5]
+    assert (lost.device.pci, lost.device.index) == (PCI, 5)
+    assert folded(XID)[0].device.index is None
+
+
 def test_a_cure_by_another_name_cures() -> None:
     """The exporter sees it again, and names its UUID alone."""
     back = Event(BACK.time, BACK.node, "telemetry", "gpu_returned", device=BACK.device, id="back")
