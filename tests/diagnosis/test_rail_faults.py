@@ -4,13 +4,14 @@ Twenty faults of ten kinds, two of each; `python -m benchmarks rails` plays a hu
 """
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from real.fabric_acts import KINDS, QUIET_S, drawn, play
 from real.fabric_plan import Rails, rail_plan
 from real.opensm import fabric
-from real.rail_judge import LogTail, graph_of, judge_log, names_it
+from real.rail_judge import Judgement, LogTail, graph_of, judge_log, names_it
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("opensm")]
 FABRIC = Rails(leafs=8, spines=4, hosts=16, rails=8)
@@ -25,9 +26,18 @@ def test_every_kind_of_fault_is_named_first_alone_and_after_the_others(tmp_path:
         log = sim.log.read_bytes()
     alone = judge_log(log, acts, topology, alone=True)
     together = judge_log(log, acts, topology, alone=False)
-    assert [(one.act, one.answers) for one in alone if not one.right and not one.wide] == []
-    assert [(one.act, one.answers) for one in together if not one.right and not one.wide] == []
+    assert _wrong(alone) == ""
+    assert _wrong(together) == "", [f"{act.kind} {act.target}" for act in acts]
     assert [one.answers for one in (*alone, *together) if one.is_wrong_and_sure()] == []
+
+
+def _wrong(found: Sequence[Judgement]) -> str:
+    """The acts that were answered wrongly, a line each."""
+    return "\n".join(
+        f"{n}: {one.act.kind} {one.act.target}: {one.answers}"
+        for n, one in enumerate(found)
+        if not one.right and not one.wide
+    )
 
 
 def test_an_old_fault_that_was_cured_does_not_keep_the_first_place(tmp_path: Path) -> None:
