@@ -30,8 +30,9 @@ Sums: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 # something can have changed.
 BEFORE = 2
 _LONG_AGO = -(2**62)
-# Looks of a node that lie further apart than this many intervals have a gap between them.
-_GAP = 2
+# Looks of a node that lie further apart than this many intervals have a gap between them: one that lacks is one. Around
+# a gap a watch is given the looks by which it knows the pace.
+_GAP = 1.5
 ORIGIN = "telemetry"
 
 
