@@ -17,6 +17,29 @@ from real.helm import CHART, HelmError, helm, rendered
 from cli.config.server import load_settings
 from cli.main import foreshock
 
+TEXT = {"type": "string"}
+
+
+def fields(**known: object) -> dict[str, Any]:
+    """The schema of an object that has these fields and no others."""
+    return {"type": "object", "additionalProperties": False, "properties": known}
+
+
+# The Prometheus operator is not at hand: of its API (monitoring.coreos.com/v1), the fields that the chart sets.
+AUTHORITY = fields(serverName=TEXT, ca=fields(configMap=fields(name=TEXT, key=TEXT)))
+RELABELINGS = {"type": "array", "items": fields(sourceLabels={"type": "array", "items": TEXT}, targetLabel=TEXT)}
+LABELS = fields(matchLabels={"type": "object", "additionalProperties": TEXT})
+SERVED = fields(port=TEXT, path=TEXT, interval=TEXT, scheme=TEXT, tlsConfig=AUTHORITY)
+MONITORS = {
+    "ServiceMonitor": fields(selector=LABELS, endpoints={"type": "array", "items": SERVED}),
+    "PodMonitor": fields(
+        selector=LABELS,
+        podMetricsEndpoints={
+            "type": "array",
+            "items": fields(port=TEXT, path=TEXT, interval=TEXT, relabelings=RELABELINGS),
+        },
+    ),
+}
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 pytestmark = pytest.mark.integration
@@ -128,6 +151,15 @@ def test_a_selector_finds_the_pods_of_its_part(name: str) -> None:
         wanted = wanted.get("matchLabels", wanted)
         if wanted:
             assert len([found for found in labels if wanted.items() <= found.items()]) == 1, one
+
+
+def test_the_monitors_have_the_fields_of_the_operator() -> None:
+    """One for the servers, one each for sidecars and consumers."""
+    found = [one for one in objects("every option") if one["kind"] in MONITORS]
+    assert [one["kind"] for one in found] == ["PodMonitor", "PodMonitor", "ServiceMonitor"]
+    for one in found:
+        jsonschema.validate(one["spec"], MONITORS[one["kind"]])
+        assert one["metadata"]["labels"]["release"] == "prometheus"
 
 
 def test_the_plain_manifests_are_the_chart_s() -> None:
