@@ -66,3 +66,5 @@ WRONG: dict[str, dict[str, Any]] = {
     "/dashboard/tokenSha256": {"dashboard": {"tokenSha256": "the token itself"}},
     "/sidecar/sources": {"sidecar": {"sources": []}},
 }
+# Those that the API server gets: the others differ from them in nothing that it looks at.
+APPLIED = ("default", "every option", "PostgreSQL", "SQLite", "NATS")

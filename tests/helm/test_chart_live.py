@@ -1,11 +1,11 @@
-"""The Helm chart in a real API server: every rendering is taken, with no field that it does not know."""
+"""The Helm chart in a real API server: each way to have it is taken, with no field that it does not know."""
 
 import json
 from typing import Any
 
 import pytest
 import yaml
-from helm.chart_values import RENDERINGS
+from helm.chart_values import APPLIED, RENDERINGS
 from real.helm import rendered
 from real.kubernetes import Kubernetes as Cluster
 from real.programs import wait_for
@@ -13,7 +13,7 @@ from real.programs import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
 
 
-@pytest.mark.parametrize("name", RENDERINGS)
+@pytest.mark.parametrize("name", APPLIED)
 def test_the_api_server_takes_each_rendering(kubernetes_cluster: Cluster, name: str) -> None:
     """First to try, then for real: controllers put a sidecar on each node.
 

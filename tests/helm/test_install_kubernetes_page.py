@@ -26,7 +26,7 @@ class ClusterSite(InstalledSite):
     def __init__(self, folder: Path, server: Postgres, cluster: Cluster) -> None:
         super().__init__(folder, server, "install-kubernetes.md")
         self.cluster, self.pods = cluster, dict[str, Pod]()
-        self.port, self.node_port = free_port(), free_port()
+        self.port, self.node_port, self.dashboard_port = free_port(), free_port(), free_port()
         self.kernel_log = folder / "kern.log"
         self.kernel_log.write_text("")
         self._program("kubectl", f'exec {need("kubectl", "kubernetes-client")} "$@"')
@@ -71,9 +71,11 @@ class ClusterSite(InstalledSite):
         pod = self.pods["dashboard"] = Pod(
             self.cluster, self.folder, "deployments/foreshock-dashboard", self.in_pod
         )
-        port = free_port()
-        pod.start("--port", str(port))
-        self._answers(pod, f"http://localhost:{port}/_stcore/health")
+        pod.start("--port", str(self.dashboard_port))
+
+    def dashboard_answers(self) -> None:
+        """Whoever reads the page opens it when he comes to it."""
+        self._answers(self.pods["dashboard"], f"http://localhost:{self.dashboard_port}/_stcore/health")
 
     def _ready(self, pod: Pod, probe: str, port: int) -> None:
         self._answers(pod, pod.probe(probe, port))
@@ -133,6 +135,7 @@ def test_the_page_leads_from_nothing_to_a_cordoned_node(site: ClusterSite, kuber
                     site.start_sidecar(node)
                 if "Xid" in block:
                     wait_for("there is a hint", lambda: node in site.run(site.blocks("7. The first fault")[1]))
+        site.dashboard_answers()
         assert re.match(r"true foreshock: xid 79|true xid 79", said["7. The first fault"][-1]), said
         assert node in said["7. The first fault"][1]
 
