@@ -36,7 +36,11 @@ _EVERY: dict[str, Any] = {
 RENDERINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "every option": _EVERY,
-    "PostgreSQL": {"database": {"secret": "site-database"}, "server": {"replicas": 2}, "dashboard": {"tokenSha256": SHA}},
+    "PostgreSQL": {
+        "database": {"secret": "site-database"},
+        "server": {"replicas": 2},
+        "dashboard": {"tokenSha256": SHA},
+    },
     "SQLite": {
         "database": {"sqlite": {"enabled": True, "size": "5Gi", "storageClass": "fast"}},
         "dashboard": {"tokenSha256": SHA},

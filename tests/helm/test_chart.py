@@ -10,8 +10,8 @@ import chart
 import jsonschema
 import pytest
 import yaml
-from helm.chart_values import RENDERINGS, SHA, WRONG
 from click.testing import CliRunner
+from helm.chart_values import RENDERINGS, SHA, WRONG
 from real.helm import CHART, HelmError, helm, rendered
 
 from cli.config.server import load_settings

@@ -41,8 +41,6 @@ def _made(cluster: Cluster, release: str, wanted: list[dict[str, Any]]) -> bool:
     hosts = {pod["spec"].get("nodeName") for pod in made}
     nodes = {node["metadata"]["name"] for node in cluster.get("/api/v1/nodes")["items"]}
     anywhere = [
-        one
-        for one in wanted
-        if one["kind"] == "DaemonSet" and not one["spec"]["template"]["spec"].get("nodeSelector")
+        one for one in wanted if one["kind"] == "DaemonSet" and not one["spec"]["template"]["spec"].get("nodeSelector")
     ]
     return not anywhere or nodes <= hosts

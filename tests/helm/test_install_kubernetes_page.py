@@ -68,9 +68,7 @@ class ClusterSite(InstalledSite):
 
     def start_dashboard(self) -> None:
         """What its Deployment would start, with Secret and authority."""
-        pod = self.pods["dashboard"] = Pod(
-            self.cluster, self.folder, "deployments/foreshock-dashboard", self.in_pod
-        )
+        pod = self.pods["dashboard"] = Pod(self.cluster, self.folder, "deployments/foreshock-dashboard", self.in_pod)
         pod.start("--port", str(self.dashboard_port))
 
     def dashboard_answers(self) -> None:

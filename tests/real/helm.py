@@ -1,6 +1,6 @@
 """Helm, as `.ci/helm` has it: the chart rendered by it, checked by it, installed by it.
 
-    print(rendered({"server": {"replicas": 2}}))
+print(rendered({"server": {"replicas": 2}}))
 """
 
 import json

@@ -58,7 +58,7 @@ class Image:
     def command(self, *words: str, mount: Path | None = None, environment: Sequence[str] = ()) -> list[str]:
         """What runs a program in it as the first of its processes; a folder of the machine stands at /mnt."""
         told = [*self.told()["Env"], *environment]
-        apart = [need("unshare", "util-linux"), "--mount", "--pid", "--fork", "--propagation", "private", "--kill-child"]
+        apart = [need("unshare", "util-linux"), "--mount", "--propagation=private", "--pid", "--fork", "--kill-child"]
         inside = ["sh", "-c", _INSIDE, "sh", str(self.root), str(mount or "")]
         return [*apart, *inside, "env", "-i", *told, *words]
 
