@@ -1,4 +1,4 @@
-"""The small server of the sidecar's figures, `/metrics`, with `/livez` and `/readyz`: 503 while a source waits for the spool."""
+"""The small server of the sidecar's `/metrics`, `/livez` and `/readyz`; the last is 503 while a source waits for the spool."""
 
 import socket
 import sys
