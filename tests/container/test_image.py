@@ -43,15 +43,18 @@ def volume(tmp_path: Path) -> Path:
 
 @contextmanager
 def running(command: Sequence[str], log: Path) -> Iterator[int]:
-    """A program of the image; the process id, on this machine, of the first process there."""
+    """A program of the image, which ends well when it is told to; the process id on this machine."""
     with log.open("wb") as out:
         process = subprocess.Popen(bound(list(command)), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     try:
         wait_for("the program starts", lambda: children.read_text().split() != [])
-        yield int(children.read_text().split()[0])
+        first = int(children.read_text().split()[0])
+        yield first
+        os.kill(first, signal.SIGTERM)  # `unshare` itself passes none on
+        assert process.wait(patience(30)) in (0, 128 + signal.SIGTERM), log.read_text()
     finally:
-        stop(process, signal.SIGTERM)
+        stop(process, signal.SIGKILL)
 
 
 def healthy(image: Image, first: int) -> bool:
@@ -123,10 +126,8 @@ def test_the_dashboard_is_healthy(image: Image, volume: Path) -> None:
 
 
 def test_a_program_that_does_not_answer_is_not_healthy(image: Image, volume: Path) -> None:
-    """As long as it waits, for NATS for instance."""
-    nats = f"--nats=nats://127.0.0.1:{free_port()}"
-    image.run("foreshock", "db", "migrate", mount=volume, environment=DATABASE)
-    words = ("foreshock", "consume", nats, f"--port={free_port()}")
-    command = image.command("sh", "-c", f"sleep 60; {' '.join(words)}", mount=volume, environment=DATABASE)
-    with running(command, volume / "log") as first:
+    """A consumer that has not come as far as its figures, say."""
+    words = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.2; done", "consume", f"--port={free_port()}")
+    with running(image.command(*words), volume / "log") as first:
+        wait_for("it runs", lambda: b"consume" in Path(f"/proc/{first}/cmdline").read_bytes().split(b"\0"))
         assert not healthy(image, first)
