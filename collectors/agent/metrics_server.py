@@ -1,4 +1,4 @@
-"""The small server of the sidecar's `/metrics`, `/livez` and `/readyz`; the last is 503 while a source waits for room."""
+"""The small server of the sidecar's `/metrics`, `/livez` and `/readyz`, which is 503 while a source waits for room."""
 
 import socket
 import sys

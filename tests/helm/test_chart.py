@@ -1,6 +1,7 @@
 """The Helm chart as helm renders it: its schema, its configuration, its pods, and the plain manifests made from it."""
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -27,9 +28,10 @@ def fields(**known: object) -> dict[str, Any]:
 
 # The Prometheus operator is not at hand: of its API (monitoring.coreos.com/v1), the fields that the chart sets.
 AUTHORITY = fields(serverName=TEXT, ca=fields(configMap=fields(name=TEXT, key=TEXT)))
-RELABELINGS = {"type": "array", "items": fields(sourceLabels={"type": "array", "items": TEXT}, targetLabel=TEXT)}
+SOURCES = {"type": "array", "items": TEXT}
+RELABELINGS = {"type": "array", "items": fields(sourceLabels=SOURCES, targetLabel=TEXT, replacement=TEXT)}
 LABELS = fields(matchLabels={"type": "object", "additionalProperties": TEXT})
-SERVED = fields(port=TEXT, path=TEXT, interval=TEXT, scheme=TEXT, tlsConfig=AUTHORITY)
+SERVED = fields(port=TEXT, path=TEXT, interval=TEXT, scheme=TEXT, tlsConfig=AUTHORITY, relabelings=RELABELINGS)
 MONITORS = {
     "ServiceMonitor": fields(selector=LABELS, endpoints={"type": "array", "items": SERVED}),
     "PodMonitor": fields(
@@ -154,12 +156,18 @@ def test_a_selector_finds_the_pods_of_its_part(name: str) -> None:
 
 
 def test_the_monitors_have_the_fields_of_the_operator() -> None:
-    """One for the servers, one each for sidecars and consumers."""
+    """One for the servers, one each for sidecars and consumers; with the jobs' names that our alerts look for."""
     found = [one for one in objects("every option") if one["kind"] in MONITORS]
     assert [one["kind"] for one in found] == ["PodMonitor", "PodMonitor", "ServiceMonitor"]
     for one in found:
         jsonschema.validate(one["spec"], MONITORS[one["kind"]])
         assert one["metadata"]["labels"]["release"] == "prometheus"
+    rules = (chart.FOLDER.parent / "prometheus/foreshock-alerts.yaml").read_text(encoding="utf-8")
+    wanted = set(re.findall(r'job=~"([^"]*foreshock[^"]*)"', rules))
+    ends = [end for one in found for key in ("endpoints", "podMetricsEndpoints") for end in one["spec"].get(key, [])]
+    jobs = {str(relabel.get("replacement")) for end in ends for relabel in end["relabelings"]}
+    assert len(wanted) == 2
+    assert [pattern for pattern in wanted if not any(re.fullmatch(pattern, job) for job in jobs)] == []
 
 
 def test_the_plain_manifests_are_the_chart_s() -> None:
