@@ -1,6 +1,6 @@
 """The image of deploy/container: built, and each of its programs run as its user on a root that cannot be written.
 
-Some five minutes and 4 GB of disk, so it is run by `make image-test` alone (FORESHOCK_IMAGE_TEST=1).
+Eight minutes on a busy machine and 4 GB of disk, so it is run by `make image-test` alone (FORESHOCK_IMAGE_TEST=1).
 """
 
 import os
