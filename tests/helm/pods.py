@@ -103,6 +103,11 @@ class Pod:
         asked = self.container[name]["httpGet"]
         return f"{asked.get('scheme', 'HTTP').lower()}://localhost:{port}{asked['path']}"
 
+    def tell(self) -> None:
+        """Ask it to end, and do not wait."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
     def end(self) -> None:
         """Stop it as a kubelet does."""
         if self.process is not None:

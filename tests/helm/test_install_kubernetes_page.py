@@ -94,6 +94,8 @@ class ClusterSite(InstalledSite):
     def end(self) -> None:
         """Stop what runs, and leave the shared cluster as it was."""
         for pod in self.pods.values():
+            pod.tell()
+        for pod in self.pods.values():
             pod.end()
         super().end()
 
