@@ -13,6 +13,7 @@ from real.foreshock import free_port
 from real.helm import helm_program
 from real.kubernetes import RBAC
 from real.kubernetes import Kubernetes as Cluster
+from real.patience import patience
 from real.postgres import Postgres
 from real.programs import need, wait_for
 
@@ -75,11 +76,22 @@ class ClusterSite(InstalledSite):
         """Whoever reads the page opens it when he comes to it."""
         self._answers(self.pods["dashboard"], f"http://localhost:{self.dashboard_port}/_stcore/health")
 
+    def proposed(self) -> list[str]:
+        """The ids of hints that wait for a person, as the dashboard asks for them."""
+        token = (self.folder / "home/dashboard.token").read_text()
+        told = {"authorization": f"Bearer {token}"}
+        url = f"https://localhost:{self.port}/api/v1/hints"
+        answer = httpx2.get(url, headers=told, verify=self._trust(), trust_env=False, timeout=patience(20))
+        return [str(hint["id"]) for hint in answer.json()["items"] if hint["state"] == "proposed"]
+
+    def _trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.folder / "home/tls.crt"))
+
     def _ready(self, pod: Pod, probe: str, port: int) -> None:
         self._answers(pod, pod.probe(probe, port))
 
     def _answers(self, pod: Pod, url: str) -> None:
-        trust = ssl.create_default_context(cafile=str(self.folder / "home/tls.crt"))
+        trust = self._trust()
 
         def good() -> bool:
             assert pod.process is not None
@@ -124,7 +136,7 @@ def test_the_page_leads_from_nothing_to_a_cordoned_node(site: ClusterSite, kuber
         for heading in site.headings():
             for block in site.blocks(heading):
                 if "approve ID" in block:
-                    block = block.replace("ID", proposed(site))
+                    block = block.replace("ID", site.proposed()[0])
                 if "kubectl get node" in block:
                     wait_for("the node is cordoned", lambda: "unschedulable" in kubernetes_cluster.node(node)["spec"])
                 said.setdefault(heading, []).append(site.run(block))
@@ -134,14 +146,7 @@ def test_the_page_leads_from_nothing_to_a_cordoned_node(site: ClusterSite, kuber
                 if "foreshock-sidecar" in block:
                     site.start_sidecar(node)
                 if "Xid" in block:
-                    wait_for("there is a hint", lambda: node in site.run(site.blocks("7. The first fault")[1]))
+                    wait_for("a hint waits for a person", lambda: site.proposed() != [])
         site.dashboard_answers()
         assert re.match(r"true foreshock: xid 79|true xid 79", said["7. The first fault"][-1]), said
         assert node in said["7. The first fault"][1]
-
-
-def proposed(site: ClusterSite) -> str:
-    """The id of the hint that waits for a person."""
-    text = site.run(f"kubectl {EXEC} foreshock hints list --state proposed --json\n")
-    (found,) = re.findall(r'"id": "(\w+)"', text)
-    return str(found)
