@@ -15,7 +15,7 @@ endif
 # Tests start hundreds of programs: without kept bytecode each start costs two seconds of a processor more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test deep check bench screenshot formats grafana contract calibration fuzz bootstrap everything format sbom deb licences packages clean
+.PHONY: run test deep check bench screenshot formats grafana chart contract calibration fuzz bootstrap everything format sbom deb image-test licences packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
@@ -44,6 +44,10 @@ formats: bootstrap
 
 grafana: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/grafana.py
+
+# deploy/kubernetes, as helm makes it of deploy/helm.
+chart: bootstrap packages
+	PYTHONPATH=tests $(RUN) python tests/chart.py
 
 contract: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/contract.py
@@ -88,12 +92,18 @@ deb: $(UV)
 	@mkdir -p build
 	UV=$(abspath $(UV)) DEB_RULES_REQUIRES_ROOT=no debian/rules clean binary
 
+# Builds the container image from nothing and runs its programs: minutes, so `make test` leaves it out.
+image-test: bootstrap
+	@.ci/packages buildah mmdebstrap
+	FORESHOCK_IMAGE_TEST=1 $(RUN) pytest -n0 -v -s tests/container $(ARGS)
+
 # docs/licences.md, from what the installed packages say of themselves; a licence that is not on the list is an error.
 licences: everything
 	PYTHONPATH=tests $(RUN) python tests/licences.py
 
 packages:
 	@.ci/packages
+	@.ci/helm
 	@nice .ci/kubernetes
 
 clean:

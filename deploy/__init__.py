@@ -1,1 +1,1 @@
-"""What a site deploys beside the program: units, manifests, rules, examples. `foreshock deploy` lists and writes it."""
+"""What a site deploys beside the program: units, manifests, chart, image, rules. `foreshock deploy` writes it."""

@@ -36,7 +36,9 @@ def test_a_built_distribution_names_and_holds_its_licence(project: Path, tmp_pat
     if project == ROOT:
         assert set(names) >= TAPE
         deployed = {
-            path.relative_to(ROOT) for path in (ROOT / "deploy").rglob("*") if path.suffix in (".service", ".yaml")
+            path.relative_to(ROOT)
+            for path in (ROOT / "deploy").rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
         }
         assert set(names) >= {str(path) for path in deployed}
 

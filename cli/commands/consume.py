@@ -53,7 +53,8 @@ _STOP_S = 5.0
 @click.option(
     "--ack-wait-s", default=60.0, show_default=True, type=click.FloatRange(3), help="Of a consumer made here."
 )
-@click.option("--port", type=click.IntRange(1, 65535), help="Serve /metrics here, on the loopback.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Serve /metrics here.")
+@click.option("--listen", default="127.0.0.1", show_default=True, help="Address of /metrics.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file: rules, body limit.")
 def consume(url: str, queue: str, port: int | None, file: Path | None, **given: object) -> None:
     """Store the batches that sidecars publish through NATS JetStream. Any number may run side by side."""
@@ -86,7 +87,7 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
     )
     consumer = Consumer(state, wanted)
     if port is not None:
-        start_http_server(port, addr="127.0.0.1", registry=state.metrics.registry)
+        start_http_server(port, addr=str(given["listen"]), registry=state.metrics.registry)
     state.names.refresh_at_start(state.engine, state.settings.inventory)
     failed = state.metrics.failures.labels("heartbeats").inc
     writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.refresh_names)

@@ -23,7 +23,7 @@ _PLACE = "/opt/foreshock/.venv/bin/foreshock"
 
 @click.group()
 def deploy() -> None:
-    """List and write what comes for other programs: units, manifests, rules, dashboards, examples."""
+    """List and write what comes for other programs: units, manifests, a chart, rules, dashboards, examples."""
 
 
 @deploy.command(name="list")

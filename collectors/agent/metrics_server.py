@@ -1,4 +1,4 @@
-"""The small server of the sidecar's figures, `/metrics`; `/readyz` is 503 while a source waits for the spool."""
+"""The small server of the sidecar's `/metrics`, `/livez` and `/readyz`, which is 503 while a source waits for room."""
 
 import socket
 import sys
@@ -58,7 +58,7 @@ class MetricsServer:
 
 def _handler(metrics: SidecarMetrics) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """Answers `/`, `/metrics` and `/readyz`."""
+        """Answers `/`, `/metrics`, `/livez` and `/readyz`."""
 
         def do_GET(self) -> None:
             """One request."""
@@ -70,6 +70,8 @@ def _handler(metrics: SidecarMetrics) -> type[BaseHTTPRequestHandler]:
                 text = f"failed: no room in the spool for {', '.join(waiting)}" if waiting else "ok"
                 body = orjson.dumps({"status": "failed" if waiting else "ok", "checks": {"spool": text}})
                 self._answer(503 if waiting else 200, "application/json", body)
+            elif path == "/livez":
+                self._answer(200, "application/json", orjson.dumps({"status": "ok", "checks": {}}))
             elif path == "/":
                 self._answer(200, "text/html; charset=utf-8", _LANDING)
             else:

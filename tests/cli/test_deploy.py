@@ -21,7 +21,7 @@ def test_every_file_is_of_a_set_and_is_written_as_it_is(tmp_path: Path) -> None:
     """Units name the program where it is installed; scripts may be started."""
     shipped = {path.relative_to(DEPLOY) for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc"}
     names = [line for line in ran("list").output.splitlines() if not line.startswith(" ")]
-    assert {"systemd", "kubernetes", "prometheus", "slurm", "examples"} <= set(names)
+    assert {"systemd", "kubernetes", "helm", "container", "prometheus", "slurm", "examples"} <= set(names)
     written = set()
     for name in names:
         assert ran("write", name, tmp_path / name, "--program", "/usr/bin/foreshock").exit_code == 0

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,8 +150,10 @@ def test_every_kind_is_stored_and_what_does_not_fit_is_kept_apart(
     """Beside its good neighbours; a message that is no batch ends there, too."""
     assert client.post(EVENTS, [event(1)]).status == 503  # no stream yet: not taken
     port = free_port()
-    with consuming(queue, any_engine, "--port", str(port)):
+    with consuming(queue, any_engine, "--port", str(port), "--listen", "127.0.0.2"):
         await_stream(client)
+        with urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics") as answer:
+            assert b"foreshock_consumed_messages_total" in answer.read()
         bad = event(2, code="many")
         assert client.post(EVENTS, [event(1), bad, event(3)]).status == 202
         assert client.post(EVENTS, [event(1), bad, event(3)]).status == 202  # the same batch: JetStream drops it
