@@ -77,5 +77,5 @@ def place_of(one: SearchResultJson) -> tuple[str, dict[str, str]] | None:
     if one.kind == "run":
         return "goodput", {"run": one.id}
     if one.kind == "hint":
-        return "hints", {}
+        return "hints", {"hint_text": one.id}
     return None if one.node is None else ("node", {"node": one.node})
