@@ -42,6 +42,7 @@ from api.routes import (
     node_telemetry,
     nodes,
     outages,
+    phone,
     placement,
     policies,
     rules,
@@ -110,7 +111,7 @@ RESOURCES = (
     sidecars,
     whoami,
 )
-OUTSIDE = (health, metrics)
+OUTSIDE = (health, metrics, phone)
 # What thousands of sidecars send: see `api.edge.middleware`. Heartbeats wait for no database, and so need no watch
 # over that.
 _AT_ONCE = {("POST", f"{PREFIX}/heartbeats"): packed_route("post_heartbeats", heartbeats.post_heartbeats)}

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from fastapi import Response
 
 from store.records.event import format_time
+from wire.message import decode
+
+T = TypeVar("T")
 
 
 def reply(value: Any, status: int = 200) -> Response:
@@ -18,6 +21,11 @@ def reply(value: Any, status: int = 200) -> Response:
 def listing(items: Sequence[Any], next_cursor: str | None = None) -> Response:
     """One page."""
     return reply({"items": items, "next_cursor": next_cursor})
+
+
+def content_of(kind: type[T], response: Response) -> T:
+    """What an answer of another route says, typed: for a page that is made of answers."""
+    return decode(kind, bytes(response.body))
 
 
 def dump(value: Any) -> bytes:
