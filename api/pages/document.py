@@ -21,7 +21,7 @@ _STYLE = (
     "body{max-width:60rem}a{color:var(--c1)}p,li{overflow-wrap:anywhere}p.answer{color:var(--ink);font-size:1.1rem;"
     "font-weight:600;border-left:5px solid var(--c4);padding:.5rem .8rem;background:var(--mark)}"
     "p.error{border-color:var(--c0)}p.warning{border-color:var(--c2)}p.success{border-color:var(--c3)}"
-    "p.info{border-color:var(--c1)}.text td,.text th{text-align:left}.text td{overflow-wrap:anywhere}"
+    "p.info{border-color:var(--c1)}.text td,.text th{text-align:left}.text td{overflow-wrap:anywhere;min-width:6.5em}"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem .9rem;margin:.6rem 0}dt{color:var(--dim)}"
     "dd{margin:0;overflow-wrap:anywhere}"
     "@page{margin:14mm}@media print{:root{--ink:#000;--dim:#333;--line:#999;--paper:#fff;--mark:#fff;--c0:#a00;"
