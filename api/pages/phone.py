@@ -63,7 +63,8 @@ def to_do(incidents: Sequence[IncidentJson], now: datetime) -> list[list[Inciden
     A place is a node, or the fault itself where it is of none.
     """
     found = [one for one in incidents if one.severity in GRAVE and now - (one.shown or one.end) < _DAY]
-    found = [one for one in found if one.action != "none" and (one.life is None or one.life.state not in _OVER)]
+    found = [one for one in found if one.life is None or one.life.state not in _OVER]
+    found = [one for one in found if one.action != "none" or one.severity == "fatal"]  # an error of a victim
     places: dict[str, list[IncidentJson]] = {}
     for one in sorted(found, key=lambda one: (is_taken(one), _grade(one), -one.start.timestamp())):
         places.setdefault(one.node or f" {one.id}", []).append(one)
@@ -130,7 +131,8 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
     said += [document.line(f"Run hit: {values.shown(run)}")] if run else []
     others = len(found) - 1
     said += [document.line(f"{values.many(others, 'more fault')} on this node")] if others else []
-    said.append(f'<p class="do">Do: {html_text(values.action(first.action))}</p>')
+    action = "look at it" if first.action == "none" else values.action(first.action)
+    said.append(f'<p class="do">Do: {html_text(action)}</p>')
     if hint is not None:
         state = values.HINT_STATES.get(hint.state, hint.state)
         said.append(document.line(f"Hint: {values.shown(hint.action)}, {values.shown(state)}"))
