@@ -15,8 +15,6 @@ from fastapi import Response
 from store import html_page
 from store.visible_text import html_text
 
-# The `responses` of a route that answers a page.
-HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 _STYLE = (
     "body{max-width:60rem}a{color:var(--c1)}p,li{overflow-wrap:anywhere}p.answer{color:var(--ink);font-size:1.1rem;"
     "font-weight:600;border-left:5px solid var(--c4);padding:.5rem .8rem;background:var(--mark)}"

@@ -3,11 +3,12 @@
 from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Response
+from fastapi.responses import HTMLResponse
 
 from api.answers.jobs_hit import jobs_hit
 from api.answers.reply import content_of
 from api.edge.auth import Caller, Reader
-from api.pages.document import HTML, document
+from api.pages.document import document
 from api.pages.phone import GRAVE, REFRESH_S, STYLE, PhoneFacts, phone_sections, to_do
 from api.routes.cluster import get_cluster
 from api.routes.hints import HintQuery, get_hints
@@ -26,7 +27,7 @@ _VERDICTS, _INCIDENTS, _HINTS = 100, 200, 1000
 _SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the clock
 
 
-@router.get("/m", operation_id="get_phone_page", summary="The cluster on a phone", responses=HTML)
+@router.get("/m", operation_id="get_phone_page", summary="The cluster on a phone", response_class=HTMLResponse)
 def get_phone_page(who: Reader, server: Server) -> Response:
     """What is wrong in one sentence, what to do now and how old that is. It loads again by itself."""
     cluster = content_of(ClusterJson, get_cluster(who, server))

@@ -5,13 +5,14 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from api.answers.jobs_hit import jobs_hit
 from api.answers.paging import MAX_LIMIT, Moment
 from api.answers.reply import content_of
 from api.edge.auth import Caller, Reader
-from api.pages.document import HTML, document
+from api.pages.document import document
 from api.pages.incident import MOST_LINES, IncidentFile, incident_sections, incident_title
 from api.pages.week import MOST_ROWS, WeekFile, week_sections
 from api.routes.events import EventQuery, get_events
@@ -41,7 +42,8 @@ _ROUTINE = frozenset({"iteration", "telemetry", "evaluation", "checkpoint_save_s
     "/incidents/{incident}",
     operation_id="print_incident",
     summary="An incident to print",
-    responses=HTML | {404: {"description": "No such incident."}},
+    response_class=HTMLResponse,
+    responses={404: {"description": "No such incident."}},
 )
 def print_incident(who: Reader, server: Server, incident: IncidentId) -> Response:
     """Its causes with what speaks for and against, its lines, the jobs hit, the hints and what people did."""
@@ -73,7 +75,7 @@ class WeekQuery(BaseModel):
     until: Moment | None = None
 
 
-@router.get("/week", operation_id="print_week", summary="The week to print", responses=HTML)
+@router.get("/week", operation_id="print_week", summary="The week to print", response_class=HTMLResponse)
 def print_week(who: Reader, server: Server, query: Annotated[WeekQuery, Query()]) -> Response:
     """Goodput, interruptions by cause, GPU-hours lost, MTBF and grave incidents of seven days, the last up to now."""
     goodput = content_of(ClusterGoodputJson, get_cluster_goodput(who, server, ClusterQuery(until=query.until)))
