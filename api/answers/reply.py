@@ -1,6 +1,7 @@
 """Answers: JSON with times in RFC 3339, UTC, microseconds; fast, since the store's records are typed already."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -8,6 +9,7 @@ import orjson
 from fastapi import Response
 
 from store.records.event import format_time
+from store.records.incident import ThreadEntry
 from wire.message import decode
 
 T = TypeVar("T")
@@ -26,6 +28,11 @@ def listing(items: Sequence[Any], next_cursor: str | None = None) -> Response:
 def content_of(kind: type[T], response: Response) -> T:
     """What an answer of another route says, typed: for a page that is made of answers."""
     return decode(kind, bytes(response.body))
+
+
+def said(thread: Iterable[ThreadEntry]) -> list[dict[str, Any]]:
+    """The entries of a thread in an answer."""
+    return [{"time": entry.time, **asdict(entry.word)} for entry in thread]
 
 
 def dump(value: Any) -> bytes:
