@@ -288,7 +288,8 @@ def test_hints_in_shadow_cannot_be_approved_and_ended_ones_come_last(opened: Any
     drawn = opened("hints")
     assert "1 open hint; in shadow mode none is sent." in seen(drawn)
     assert [button.key for button in drawn.button] == ["stop", "withdraw_h1"]
-    assert [list(frame.value["state"]) for frame in drawn.dataframe if "state" in frame.value] == [["shadow", "expired"]]
+    states = [list(frame.value["state"]) for frame in drawn.dataframe if "state" in frame.value]
+    assert states == [["shadow", "expired"]]
 
 
 def test_more_hints_than_the_page_holds_are_counted(opened: Any, api: Any) -> None:
