@@ -42,8 +42,10 @@ from api.routes import (
     node_telemetry,
     nodes,
     outages,
+    phone,
     placement,
     policies,
+    print_pages,
     rules,
     run_hints,
     runs,
@@ -80,6 +82,7 @@ RESOURCES = (
     incidents,
     verdicts,
     threads,
+    print_pages,
     budget,
     cluster,
     nodes,
@@ -110,7 +113,7 @@ RESOURCES = (
     sidecars,
     whoami,
 )
-OUTSIDE = (health, metrics)
+OUTSIDE = (health, metrics, phone)
 # What thousands of sidecars send: see `api.edge.middleware`. Heartbeats wait for no database, and so need no watch
 # over that.
 _AT_ONCE = {("POST", f"{PREFIX}/heartbeats"): packed_route("post_heartbeats", heartbeats.post_heartbeats)}

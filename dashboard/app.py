@@ -138,7 +138,8 @@ def main(argv: list[str]) -> None:
             sign_in.badge(way, api)
         search.draw(_site(api, pages), pages, chosen.url_path)
         chosen.run()
-        st.caption(f"served by `{given.server}`")  # the operator wrote it: an address, not a link
+        search.key()
+    st.caption(f"served by `{given.server}`")  # the operator wrote it: an address, not a link
 
 
 if __name__ == "__main__":

@@ -166,6 +166,10 @@ class ApiClient:
         """One incident with its thread and the verdicts that put it down to a cause."""
         return self._get(IncidentJson, f"incidents/{quote(ident, safe='')}")
 
+    def printout(self, path: str) -> bytes:
+        """A page of HTML to print, below `/api/v1/`."""
+        return self._send("GET", path, {})
+
     def events_between(self, node: str, since: datetime, until: datetime, limit: int) -> list[EventJson]:
         """The first events of a node within a window, oldest first; `limit` <= 1000."""
         window = {"node": node, "since": since.isoformat(), "until": until.isoformat(), "limit": str(limit)}

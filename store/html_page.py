@@ -24,11 +24,11 @@ _STYLE = (
 )
 
 
-def page(title: str, sections: Iterable[str], style: str = "") -> str:
-    """A whole HTML page; `style` is what its own marks need beyond the common style sheet."""
+def page(title: str, sections: Iterable[str], style: str = "", head: str = "") -> str:
+    """A whole HTML page; `style` is what its own marks need beyond the common style sheet, `head` more of its head."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html_text(title)}</title>'
-        f"<style>{_STYLE}{svg_plot.STYLE}{style}</style></head>\n<body>{''.join(sections)}</body></html>\n"
+        f"{head}<style>{_STYLE}{svg_plot.STYLE}{style}</style></head>\n<body>{''.join(sections)}</body></html>\n"
     )
 
 

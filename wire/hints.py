@@ -41,11 +41,30 @@ class ApprovalJson(JsonObject, frozen=True, kw_only=True):
     time: Time
 
 
+HintBasis = Literal["acted", "control", "asked", "shadow"]
+
+
+class HintOutcomeJson(JsonObject, frozen=True, kw_only=True):
+    """What came of one hint, judged once its time was over.
+
+    `right`: its node failed within 24 h, `lead_s` after the hint. It is null for a hint that a scheduler carried out:
+    a held node cannot show whether it would have failed. GPU-hours that it cost and saved, or would have.
+    """
+
+    judged: Time
+    basis: Annotated[str, one_of(HintBasis)]
+    right: bool | None = None
+    lead_s: float | None = None
+    held_gpu_h: float | None = None
+    saved_gpu_h: float | None = None
+
+
 class HintJson(JsonObject, frozen=True, kw_only=True):
     """A request to a scheduler. `evidence.control`: it is only recorded, because the node is in the control group.
 
     `job`: the job that it concerns, beside the node. `policy`: the version of the policy that last requested it.
     `approvals` and `approvals_needed`: of a proposed one, where the configuration has large approvals take two people.
+    `outcome`: what came of it, once that is judged.
     """
 
     id: str
@@ -62,6 +81,7 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
     placements: Sometimes[tuple[HoldJson, ...]] = ()
     approvals: Sometimes[tuple[ApprovalJson, ...]] = ()
     approvals_needed: Sometimes[int] = 1
+    outcome: Sometimes[HintOutcomeJson | None] = None
 
 
 class ValidationJson(JsonObject, frozen=True, kw_only=True):
@@ -124,7 +144,7 @@ class TallyJson(JsonObject, frozen=True, kw_only=True):
     """
 
     action: Annotated[str, one_of(HintAction)]
-    basis: Annotated[str, one_of(Literal["acted", "control", "asked", "shadow"])]
+    basis: Annotated[str, one_of(HintBasis)]
     judged: int = 0
     right: int = 0
     precision: float | None = None

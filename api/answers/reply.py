@@ -1,13 +1,18 @@
 """Answers: JSON with times in RFC 3339, UTC, microseconds; fast, since the store's records are typed already."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from fastapi import Response
 
 from store.records.event import format_time
+from store.records.incident import ThreadEntry
+from wire.message import decode
+
+T = TypeVar("T")
 
 
 def reply(value: Any, status: int = 200) -> Response:
@@ -18,6 +23,16 @@ def reply(value: Any, status: int = 200) -> Response:
 def listing(items: Sequence[Any], next_cursor: str | None = None) -> Response:
     """One page."""
     return reply({"items": items, "next_cursor": next_cursor})
+
+
+def content_of(kind: type[T], response: Response) -> T:
+    """What an answer of another route says, typed: for a page that is made of answers."""
+    return decode(kind, bytes(response.body))
+
+
+def said(thread: Iterable[ThreadEntry]) -> list[dict[str, Any]]:
+    """The entries of a thread in an answer."""
+    return [{"time": entry.time, **asdict(entry.word)} for entry in thread]
 
 
 def dump(value: Any) -> bytes:

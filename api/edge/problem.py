@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from store.database.connections import is_away
+from store.visible_text import html_text
 
 # What a database's error means for a client: which of them pass by themselves, and are a 503.
 #
@@ -109,7 +110,25 @@ def problem(
         "instance": request.url.path,
         **members,
     }
-    return Response(orjson.dumps(document), status, dict(headers) if headers else None, MEDIA_TYPE)
+    sent = dict(headers) if headers else {}
+    if request.url.path.startswith(_PAGES) and "text/html" in request.headers.get("accept", ""):
+        return Response(_page(status, detail), status, {**sent, **_PAGE_HEADERS}, "text/html")
+    return Response(orjson.dumps(document), status, sent, MEDIA_TYPE)
+
+
+# Whoever opens one of these in a browser reads a sentence, not JSON.
+_PAGES = ("/m", "/api/v1/print/")
+_PAGE_HEADERS = {"Content-Security-Policy": "default-src 'none'", "Cache-Control": "no-store"}
+_SIGN_IN = "A browser sends no token by itself: open this page through a proxy that signs people in."
+
+
+def _page(status: int, detail: str) -> str:
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+    head += f'<meta name="color-scheme" content="light dark"><title>{status}</title>'
+    said = [f"{detail[:1].upper()}{detail[1:]}."] + ([_SIGN_IN] if status == 401 else [])
+    body = "".join(f"<p>{html_text(text)}</p>" for text in said)
+    name = HTTPStatus(status).phrase
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><h1>{name}</h1>{body}</body></html>\n'
 
 
 async def answer(request: Request, error: Exception) -> Response:

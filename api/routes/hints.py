@@ -25,11 +25,13 @@ from api.edge.openapi import answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
 from schedulers.lifecycle.approval import WINDOW, HintApprover, RequestRefusedError, approve, given_of, needed
+from schedulers.lifecycle.hindsight import Basis, judged_as
 from schedulers.lifecycle.operator_actions import withdraw
 from schedulers.policy.settings import ApprovalRule
 from store.database.connections import writing
 from store.hints.hint_log import changed_hints, hint_page, read_hint, recent_hints, seq_before
 from store.hints.holds import with_holds
+from store.hints.outcomes import HintOutcome
 from store.records.hint import OPEN_STATES, Hint, HintState, hint_of
 from wire.hints import HintJson
 from wire.message import Page
@@ -127,14 +129,20 @@ def _approver(who: Caller, server: State) -> HintApprover:
 
 
 def _shown(server: State, connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with what schedulers hold, and with the approvals of those that need two people."""
+    """The rows with what schedulers hold, what came of them, and the approvals of those that need two people."""
     rule = server.settings.policy.approval
-    found = with_holds(connection, rows)
+    came = judged_as(connection, [hint_of(row) for row in rows])
+    found = [row | _outcome(*came[row["id"]]) if row["id"] in came else row for row in with_holds(connection, rows)]
     if rule.two_people_above_nodes is None or all(row["state"] != "proposed" for row in found):
         return found
     now = server.clock()
     recent = recent_hints(connection, now, WINDOW)
     return [row | _approvals(row, recent, rule, now) if row["state"] == "proposed" else row for row in found]
+
+
+def _outcome(basis: Basis, came: HintOutcome) -> dict[str, Any]:
+    kept = {name: getattr(came, name) for name in ("judged", "lead_s", "held_gpu_h", "saved_gpu_h")}
+    return {"outcome": kept | {"basis": basis, "right": None if basis == "acted" else came.right}}
 
 
 def _approvals(row: dict[str, Any], recent: Sequence[Hint], rule: ApprovalRule, now: datetime) -> dict[str, Any]:

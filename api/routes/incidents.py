@@ -1,6 +1,5 @@
 """`GET /incidents`, `/incidents/{id}`: the faults, coalesced from events, with what people have made of them."""
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.answers.node_states import with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
-from api.answers.reply import listing, reply
+from api.answers.reply import listing, reply, said
 from api.edge.auth import Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
@@ -18,7 +17,7 @@ from api.server.state import Server
 from store.events.event_pages import INCIDENT_COLUMNS, EventWindow, incident_page, with_devices
 from store.events.incident_thread import incident_known_by, incident_subject, lives_of
 from store.records.event import Severity
-from store.records.incident import IncidentLife, ThreadEntry
+from store.records.incident import IncidentLife
 from store.verdicts.verdict_log import verdicts_between
 from wire.events import IncidentJson
 from wire.message import Page
@@ -79,8 +78,3 @@ def get_incident(_who: Reader, server: Server, incident: IncidentId) -> Response
 
 def _shown(row: dict[str, Any], life: IncidentLife) -> dict[str, Any]:
     return with_meaning(row | {"nodes": row["nodes"] or [], "life": asdict(life)})
-
-
-def said(thread: Iterable[ThreadEntry]) -> list[dict[str, Any]]:
-    """The entries of a thread in an answer."""
-    return [{"time": entry.time, **asdict(entry.word)} for entry in thread]

@@ -17,11 +17,10 @@ from pydantic import BaseModel, Field
 from starlette.types import Receive, Scope, Send
 
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
-from api.answers.reply import dump, listing, reply
+from api.answers.reply import dump, listing, reply, said
 from api.edge.auth import Approver, Reader
 from api.edge.openapi import answer
 from api.edge.problem import Problem
-from api.routes.incidents import said
 from api.server.state import Server, State
 from api.server.verdict_feed import DROP_S, HEARTBEAT_S, MOST_STREAMS, FeedListener
 from diagnosis.incidents.intake import keep_found

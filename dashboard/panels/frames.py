@@ -22,6 +22,7 @@ WIDE = {"what", "why", "meaning", "detail"}
 ROUTINE = frozenset({"iteration", "telemetry", "evaluation", "checkpoint_save_start", "checkpoint_save", "job"})
 
 MARK = "foreshock:"
+RECENT_INCIDENTS = 300  # incidents that are read for what a table says of them
 
 Row = dict[str, Any]
 
@@ -204,6 +205,39 @@ def cell(value: Any) -> Any:
     return csv_value(value)
 
 
+def columns(first: Row, labels: Mapping[str, str] | None = None, wide_px: int = 420) -> dict[str, Any]:
+    """How the columns of a table look, by the keys of its first row; the column of free text is `wide_px` wide."""
+    configured: dict[str, Any] = {
+        name: st.column_config.TextColumn((labels or {}).get(name, name.replace("_", " ").capitalize()))
+        for name in first
+    }
+    for name in configured.keys() & {"when", "began"}:
+        configured[name]["label"] += " (UTC)"
+    for name in configured.keys() & WIDE:
+        configured[name]["width"] = wide_px
+    for name in configured.keys() & {"events", "gpu_hours"}:
+        configured[name] = st.column_config.NumberColumn(configured[name]["label"], format="localized")
+    if "open" in configured:
+        configured["open"] = st.column_config.LinkColumn("", display_text="open")
+    if "severity" in configured:
+        configured["severity"] = st.column_config.MultiselectColumn(
+            "Severity", options=list(vocabulary.SEVERITY_COLOURS), color=list(vocabulary.SEVERITY_COLOURS.values())
+        )
+    return configured
+
+
+def draw(rows: Sequence[Row], key: str, configured: Mapping[str, Any], most: int, **options: Any) -> None:
+    """A table of the rows, at most `most` high before it scrolls; `options` of Streamlit, as those of a selection."""
+    st.dataframe(
+        [{name: cell(value) for name, value in row.items()} for row in rows],
+        hide_index=True,
+        column_config=configured,
+        key=key,
+        height=ROW_PX * (min(len(rows), most) + 1) + 3,
+        **options,
+    )
+
+
 def show(
     rows: Sequence[Row],
     key: str,
@@ -213,28 +247,7 @@ def show(
     device_px: int | None = None,
 ) -> None:
     """A table of the rows, at most `most` high before it scrolls; the column of free text is `wide_px` wide."""
-    configured: dict[str, Any] = {
-        name: st.column_config.TextColumn((labels or {}).get(name, name.replace("_", " ").capitalize()))
-        for name in rows[0]
-    }
-    for name in configured.keys() & {"when", "began"}:
-        configured[name]["label"] += " (UTC)"
-    for name in configured.keys() & WIDE:
-        configured[name]["width"] = wide_px
+    configured = columns(rows[0], labels, wide_px)
     if device_px is not None and "device" in configured:
         configured["device"]["width"] = device_px
-    for name in configured.keys() & {"events", "gpu_hours"}:
-        configured[name] = st.column_config.NumberColumn(configured[name]["label"], format="localized")
-    if "open" in configured:
-        configured["open"] = st.column_config.LinkColumn("", display_text="open")
-    if "severity" in configured:
-        configured["severity"] = st.column_config.MultiselectColumn(
-            "Severity", options=list(vocabulary.SEVERITY_COLOURS), color=list(vocabulary.SEVERITY_COLOURS.values())
-        )
-    st.dataframe(
-        [{name: cell(value) for name, value in row.items()} for row in rows],
-        hide_index=True,
-        column_config=configured,
-        key=key,
-        height=ROW_PX * (min(len(rows), most) + 1) + 3,
-    )
+    draw(rows, key, configured, most)

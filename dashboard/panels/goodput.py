@@ -1,5 +1,7 @@
 """The whole cluster on the goodput page: what became of the last days' GPU-hours, and what took them."""
 
+from dataclasses import replace
+
 import streamlit as st
 
 from dashboard.charts import cluster_charts
@@ -29,6 +31,7 @@ def cluster_section(site: Site) -> None:
     st.subheader(f"The whole cluster, the last {DAYS} days", anchor=False)
     try:
         answer = site.client.cluster_goodput()
+        page.printout(replace(site, caller=site.client.whoami()), "print/week", "week")
         _levels(answer)
     except ApiProblem as trouble:
         st.caption(f"Not known. {words.plain(str(trouble))}")

@@ -62,9 +62,7 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
         st.markdown(words.plain(frames.unmarked(hint.reason)) or "no reason recorded")
         for line in facts(hint, cluster.now):
             st.markdown(line)
-        verdict = hint.evidence.get("verdict")
-        if site.verdict_page is not None and isinstance(verdict, str) and verdict:
-            st.page_link(site.verdict_page, label="Its verdict", query_params={"verdict": verdict})
+        _evidence_pages(site, hint)
         st.caption(
             f"requested {words.when(hint.created, cluster.now)} UTC by {words.plain(hint.owner or 'unknown')} · "
             f"expires {words.when(hint.valid_until, cluster.now)} UTC"
@@ -73,6 +71,16 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
             with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):
                 st.markdown("\n\n".join(evidence(hint.evidence)))
         _decisions(site, hint)
+
+
+def _evidence_pages(site: Site, hint: HintJson) -> None:
+    """Where its incident and its verdict are laid open."""
+    pages = {"incident": site.incident_page, "verdict": site.verdict_page}
+    found = {name: hint.evidence.get(name) for name, view in pages.items() if view is not None}
+    with st.container(horizontal=True, gap="small"):
+        for name, ident in found.items():
+            if isinstance(ident, str) and ident:
+                st.page_link(pages[name], label=f"Its {name}", query_params={name: ident}, width="content")
 
 
 def facts(hint: HintJson, now: datetime) -> list[str]:

@@ -1,6 +1,6 @@
 """The parts that every page is made of: the site, the trouble, the banner, the link to a node, the empty state."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,6 +16,8 @@ from wire.hints import CallerJson, HintMarkJson
 from wire.nodes import NodeJson
 
 REFRESH_S = 3.0
+# Whom a server without tokens takes everybody for.
+ANYBODY = "loopback"
 _CLOCK_SKEW = timedelta(minutes=2)
 
 _BANNERS = {
@@ -92,6 +94,59 @@ def node_link(site: Site, name: str | None) -> None:
         st.page_link(site.node_page, label=words.plain(name), query_params={"node": name})
     else:
         st.markdown(f"**{words.plain(name or 'no node')}**")
+
+
+def choose(label: str, name: str, listed: Mapping[str, str]) -> str:
+    """The id that a person chose of a list; it stands in the address as `?name=ID`, and an address chooses it.
+
+    Streamlit's own binding writes what a choice reads, not its id, and drops an id from the address.
+
+    Args:
+        listed: what each id reads, in order; the id that the address names is one of them.
+    """
+    requested, seen = st.query_params.get(name), f"{name}_in_address"
+    if requested in listed and (name not in st.session_state or st.session_state.get(seen) != requested):
+        st.session_state[name] = requested
+    st.session_state[seen] = requested
+
+    def keep() -> None:
+        st.query_params[name] = st.session_state[seen] = st.session_state[name]
+
+    chosen = st.selectbox(
+        label, list(listed), key=name, on_change=keep, format_func=lambda ident: words.shown(listed.get(ident, ident))
+    )
+    return chosen if chosen is not None else next(iter(listed))
+
+
+def printout(site: Site, path: str, name: str) -> None:
+    """A button that fetches a page to print as a file; where nobody has to sign in at the API, a link to it, too.
+
+    Args:
+        path: below `/api/v1/`.
+        name: of the file, without its ending.
+    """
+    help_ = "an HTML file: open it and print it, or put it into a ticket"
+    with st.container(horizontal=True, gap="small"):
+        st.download_button(
+            "Save to print",
+            data=lambda: _printed(site, path),
+            file_name=f"{name}.html",
+            mime="text/html",
+            key=f"print_{name}",
+            help=help_,
+            on_click="ignore",
+            icon=":material/print:",
+        )
+        if site.caller.name == ANYBODY:
+            st.link_button("Open to print", f"{site.client.server}/api/v1/{path}", icon=":material/open_in_new:")
+
+
+def _printed(site: Site, path: str) -> bytes:
+    """The page; where the API refuses, its sentence: the file then says why it holds nothing else."""
+    try:
+        return site.client.printout(path)
+    except ApiProblem as trouble:
+        return str(trouble).encode()
 
 
 def hint_line(hint: HintMarkJson) -> str:

@@ -20,7 +20,26 @@ _ICONS = {
 }
 # In the session: what is looked for, and where the reader was then.
 _TEXT, _PLACE = "find", "find_place"
-_HELP = "A node, a serial number, a GUID, an address, a run, a job, or the id of an incident, a verdict or a hint."
+_HELP = (
+    "A node, a serial number, a GUID, an address, a run, a job, or the id of an incident, a verdict or a hint. "
+    "The key / leads here from anywhere on the page."
+)
+# Streamlit has shortcuts for buttons alone. A person who types into a field means the letter.
+_KEY = """<script>
+if (!window.foreshockFindKey) {
+  window.foreshockFindKey = true;
+  document.addEventListener("keydown", (event) => {
+    const at = event.target;
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || at.isContentEditable) return;
+    if (["INPUT", "TEXTAREA", "SELECT"].includes(at.tagName)) return;
+    const box = document.querySelector('input[aria-label="Find"]');
+    if (!box) return;
+    event.preventDefault();
+    box.focus();
+    box.select();
+  });
+}
+</script>"""
 
 
 def draw(site: Site, pages: Mapping[str, Any], place: str) -> None:
@@ -34,6 +53,11 @@ def draw(site: Site, pages: Mapping[str, Any], place: str) -> None:
         st.session_state[_TEXT] = ""
     st.session_state[_PLACE] = place
     _box(site, pages)
+
+
+def key() -> None:
+    """Let the key / lead to the box; at the end of the page, where it takes no room."""
+    st.html(_KEY, unsafe_allow_javascript=True)
 
 
 @st.fragment
@@ -77,5 +101,5 @@ def place_of(one: SearchResultJson) -> tuple[str, dict[str, str]] | None:
     if one.kind == "run":
         return "goodput", {"run": one.id}
     if one.kind == "hint":
-        return "hints", {}
+        return "hints", {"hint_text": one.id}
     return None if one.node is None else ("node", {"node": one.node})

@@ -11,25 +11,11 @@ from dashboard.panels import frames, page
 from dashboard.panels.page import Site
 from dashboard.text import words
 from wire.events import LifeJson, ThreadEntryJson
+from wire.words.values import LIVES, STEPS
 
-LIVES = {
-    "open": "open",
-    "acknowledged": "acknowledged",
-    "in_repair": "in repair",
-    "validated": "repaired and tested",
-    "closed": "closed",
-}
+__all__ = ("LIVES", "STEPS")
+
 TINTS: Mapping[str, words.Tint] = {"open": "red", "acknowledged": "orange", "in_repair": "blue", "validated": "green"}
-STEPS = {
-    "ack": "acknowledged it",
-    "note": "noted",
-    "silence": "silenced it",
-    "unsilence": "lifted the silence",
-    "repair": "sent it to repair",
-    "validate": "found it well after repair",
-    "close": "closed it",
-    "reopen": "opened it again",
-}
 # What may follow each state, the likeliest first: the button, and what it does.
 NEXT: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "open": (

@@ -1,11 +1,11 @@
-"""The Hints page: open hints with reason, cost and approval, what stops them, their outcomes, and the audit."""
+"""The Hints page: open hints as cards, all of them in a table, what stops them, their outcomes, and the audit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import streamlit as st
 
-from dashboard.panels import frames, hint_card, hint_controls, sign_in
+from dashboard.panels import frames, hint_card, hint_controls, hint_table, sign_in
 from dashboard.panels import page as panels
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
@@ -59,7 +59,7 @@ def note(found: HindsightJson) -> str:
     return f"{said}A held node cannot show whether it would have failed: held nodes have no share."
 
 
-SHOWN = 30
+SHOWN = 5  # cards; the table has them all
 OPEN = ("proposed", "approved", "sent", "confirmed", "shadow")
 GRAVEST = ("swap", "requeue", "drain", "cordon", "checkpoint", "avoid", "watch", "release")
 
@@ -83,14 +83,16 @@ def _live(site: Site) -> None:
         if missing is not None:
             st.caption(f":material/lock: {missing}")
         hint_controls.draw(site, cluster)
+        hint_table.draw(site, [*active, *(h for h in hints if h.state not in OPEN)], cluster.now)
+        if active:
+            st.subheader("The most urgent", anchor=False, help="each with its evidence, cost and approval")
         for hint in active[:SHOWN]:
             hint_card.draw(site, hint, cluster)
         if len(active) > SHOWN:
-            st.caption(f"and {len(active) - SHOWN} more: `foreshock hints list` shows all")
+            st.caption(f"and {len(active) - SHOWN} more: the table above has all")
         if not active:
             panels.empty("A hint appears when a node's risk or a confirmed fault requires one.")
         draw(site)
-        _ended([h for h in hints if h.state not in OPEN], cluster)
         _audit(site, hints, cluster)
 
 
@@ -124,12 +126,6 @@ def _outcome() -> None:
     outcome = st.session_state.get("outcome")
     if outcome:
         panels.banner("success" if outcome[0] else "error", words.plain(outcome[1]))
-
-
-def _ended(hints: Sequence[HintJson], cluster: ClusterJson) -> None:
-    if hints:
-        with st.expander(f"Hints that are over ({len(hints):,})"):
-            frames.show(frames.hint_rows(hints[:100], cluster.now), "ended")
 
 
 def _audit(site: Site, hints: Sequence[HintJson], cluster: ClusterJson) -> None:

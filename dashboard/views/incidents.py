@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from urllib.parse import quote
 
 import streamlit as st
 
@@ -38,15 +39,10 @@ def page(site: Site) -> None:
                 "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or `foreshock ingest`."
             )
             return
-        chosen = st.selectbox(
-            "Incident, those that are open first",
-            list(listed),
-            key="incident",
-            bind="query-params",
-            format_func=lambda ident: words.shown(listed.get(ident or "", ident or "")),
-        )
+        ident = panels.choose("Incident, those that are open first", "incident", listed)
         site = replace(site, caller=site.client.whoami())
-        ident = chosen or next(iter(listed))
+        safe = quote(ident, safe="")
+        panels.printout(site, f"print/incidents/{safe}", f"incident-{safe}")
         _live(site, ident)
         people.note(site, "incidents", ident)
 

@@ -28,27 +28,20 @@ def page(site: Site) -> None:
         found = _until(site, cluster.now + _SKEW)
         requested = st.query_params.get("verdict")
         listed = _ordered(found, cluster.now)
-        ids = [one.id for one in listed]
-        if requested and requested not in ids:
-            ids.insert(0, requested)  # one that is older than those that are listed
-        if not ids:
+        names = {one.id: _label(one) for one in listed}
+        if requested and requested not in names:
+            names = {requested: requested, **names}  # one that is older than those that are listed
+        if not names:
             panels.as_of(cluster)
             panels.empty(
                 "No verdict was ever made. What sidecars report is weighed within seconds: start `foreshock sidecar` "
                 "on the nodes, or ask an archive with `foreshock diagnose --db URL`."
             )
             return
-        names = {one.id: _label(one) for one in listed}
-        chosen = st.selectbox(
-            "Verdict, those that stand first",
-            ids,
-            key="verdict",
-            bind="query-params",
-            format_func=lambda ident: words.shown(names.get(ident or "", ident or "")),
-        )
+        ident = panels.choose("Verdict, those that stand first", "verdict", names)
         site = replace(site, caller=site.client.whoami())
-        _live(site, chosen or ids[0])
-        people.note(site, "verdicts", chosen or ids[0])
+        _live(site, ident)
+        people.note(site, "verdicts", ident)
 
 
 def _until(site: Site, moment: datetime) -> list[VerdictJson]:

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from schedulers.policy.facts import HOLDING, acted, closed_at
 from store.database.connections import writing
-from store.hints.outcomes import HintOutcome, audited_states, judged_hints, save_outcomes, unjudged_hints
+from store.hints.outcomes import HintOutcome, audited_states, judged_hints, outcomes_of, save_outcomes, unjudged_hints
 from store.records.hint import Hint
 from store.records.outage import Outage
 from store.runs.jobs import jobs_between
@@ -217,6 +217,17 @@ def false_holds_per_1000_node_days(found: Iterable[HintTally], node_days: float)
 
 _BATCH = 200
 _DAY_S = 86_400.0
+
+
+def judged_as(connection: sa.Connection, hints: Sequence[Hint]) -> dict[str, tuple[Basis, HintOutcome]]:
+    """What came of those hints that have been judged, and on which basis, by their ids."""
+    outcomes = outcomes_of(connection, [hint.id for hint in hints])
+    states = audited_states(connection, outcomes)
+    return {
+        hint.id: (basis_of(hint, states.get(hint.id, ())), outcomes[hint.id]) for hint in hints if hint.id in outcomes
+    }
+
+
 _MARGIN = timedelta(minutes=10)
 
 

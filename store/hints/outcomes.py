@@ -78,6 +78,15 @@ def save_outcomes(connection: sa.Connection, outcomes: Sequence[HintOutcome]) ->
         connection.execute(_TABLE.insert(), [asdict(outcome) for outcome in outcomes])
 
 
+def outcomes_of(connection: sa.Connection, hints: Iterable[str]) -> dict[str, HintOutcome]:
+    """What came of those hints that have been judged, by their ids."""
+    listed = sorted(set(hints))
+    if not listed:
+        return {}
+    rows = connection.execute(sa.select(_TABLE).where(is_one_of(connection, _TABLE.c.hint, listed)))
+    return {row.hint: HintOutcome(*row) for row in rows}
+
+
 def judged_hints(connection: sa.Connection, since: datetime, until: datetime) -> list[tuple[JudgedHint, HintOutcome]]:
     """The hints made in [since, until) that have been judged, with what came of them, oldest first."""
     seen = {"taken": _SENT, "asked": _REQUESTED}

@@ -18,6 +18,7 @@ from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.events.append import append_jobs, append_links, append_nodes
 from store.hints.hint_log import save_hint
+from store.hints.outcomes import HintOutcome, save_outcomes
 from store.records.hint import Evidence, Hint
 from store.records.job import Job
 from store.records.node import Node
@@ -79,6 +80,28 @@ def test_hints_are_listed_by_state_and_node(acting: TestClient, engine: sa.Engin
     assert [hint["id"] for hint in listed(acting, "hints", HintJson, node="n4")] == ["h4"]
     first = acting.get("/api/v1/hints", params={"limit": 2}).json()["items"]
     assert [hint["id"] for hint in first] == ["h1", "h0"]
+
+
+def test_a_judged_hint_tells_what_came_of_it(acting: TestClient, engine: sa.Engine) -> None:
+    """Of one that a scheduler carried out nobody can say whether it was right; of one not judged yet, nothing."""
+    put(engine, "seen", "expired", hours_ago=30)
+    put(engine, "held", "sent", hours_ago=29)
+    put(engine, "new", "proposed")
+    with writing(engine).begin() as connection:
+        save_outcomes(
+            connection,
+            [
+                HintOutcome("seen", NOW, right=True, lead_s=7200.0, saved_gpu_h=64.0),
+                HintOutcome("held", NOW, right=False, held_gpu_h=8.0),
+            ],
+        )
+    found = {hint["id"]: hint.get("outcome") for hint in listed(acting, "hints", HintJson)}
+    judged = {"judged": "2025-03-01T12:00:00.000000Z"}
+    assert found == {
+        "seen": judged | {"basis": "shadow", "right": True, "lead_s": 7200.0, "held_gpu_h": None, "saved_gpu_h": 64.0},
+        "held": judged | {"basis": "acted", "right": None, "lead_s": None, "held_gpu_h": 8.0, "saved_gpu_h": None},
+        "new": None,
+    }
 
 
 def test_a_proposed_hint_is_approved_by_a_person(acting: TestClient, engine: sa.Engine) -> None:

@@ -15,7 +15,9 @@ READS = {
         *("runs", "cluster", "runs/llm-70b/goodput", "advice/checkpoint", "advice/spares"),
         *("advice/gains", "goodput/cluster", "goodput/causes"),
     ),
-    "hints": ("whoami", "cluster", "hints", "stop", "breaker", "policy", "budget", "hints/outcomes", "audit"),
+    "hints": (
+        *("whoami", "cluster", "hints", "stop", "breaker", "policy", "budget", "incidents", "hints/outcomes", "audit"),
+    ),
     "repair": ("cluster", "lemons"),
 }
 # Of these a page says that they are not known, and shows the rest.

@@ -31,6 +31,12 @@ def test_a_fault_is_taken_on_the_first_screen_and_closed_on_its_page(tmp_path: P
             page.click("Acknowledge")
             page.wait_for(["acknowledged", "with loopback", "In repair"], 60)
             page.screenshot(tmp_path / "first.png")
+            page.call("Input.dispatchKeyEvent", type="keyDown", key="/", text="/")
+            assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Find"
+        # A newer one that nobody has taken stands first in the list: the address opens the one that it names.
+        other = lost | {"node": "gpu-043", "id": "other", "device": gpus[0]}
+        server.post("/api/v1/events", json.dumps(other).encode())
+        wait_for("it is an incident", lambda: len(server.get("/api/v1/incidents")["items"]) == 2, 60)
         with running(place), opened(f"{place.url}/incidents?incident={incident['id']}") as page:
             page.wait_for(["GPU 0000:0f:00.0, GPU 0000:10:00.0: acknowledged, with loopback", "What is behind it"], 90)
             page.screenshot(tmp_path / "incident.png")

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from drawn_page import Opened, seen
 
+from dashboard.panels.page import Site
+from dashboard.panels.page import _printed as printed
 from dashboard.views import incidents
 from wire.events import IncidentJson
 from wire.message import decode
@@ -94,3 +96,25 @@ def test_open_ones_come_first(api: CannedApi) -> None:
     found = [one("a", "closed", "fatal"), one("b", "acknowledged", "error"), one("c", "open", "warning")]
     found.append(one("d", "open", "fatal"))
     assert [each.id for each in incidents._ordered(found)] == ["d", "c", "b", "a"]
+
+
+def test_an_address_opens_the_incident_that_it_names(drawn: Opened, api: CannedApi) -> None:
+    """Not the first of the list; and another choice stands in the address by its id."""
+    other = shown({"state": "open"}) | {"id": "i2", "node": "gpu-023"}
+    api.answers["incidents"] = {"items": [other, INCIDENT]}
+    api.answers["incidents/i2"] = other
+    page = drawn("incidents", incident="i1")
+    assert page.selectbox(key="incident").value == "i1"
+    page.selectbox(key="incident").select_index(0).run()
+    assert page.query_params["incident"] in ("i2", ["i2"])
+    assert "on gpu-023" in seen(page)
+    api.answers["print/incidents/i2"] = b"<html>"
+    assert [one.proto.label for one in page.get("download_button")] == ["Save to print"]
+
+
+def test_the_page_to_print_is_fetched_with_the_dashboards_own_power(api: CannedApi, connect: Any) -> None:
+    """A file of it; where the API refuses, the file says why."""
+    api.answers["print/week"] = b"<html>"
+    site = Site(connect(api.url))
+    assert printed(site, "print/week") == b"<html>"
+    assert b"knows nothing of that name" in printed(site, "print/none")

@@ -74,7 +74,7 @@ def test_a_name_is_text(api: Any, app: AppTest) -> None:
     [
         (result("incident"), ("incidents", {"incident": "i1"})),
         (result("verdict"), ("verdicts", {"verdict": "i1"})),
-        (result("hint"), ("hints", {})),
+        (result("hint"), ("hints", {"hint_text": "i1"})),
         (result("device", "gpu-017"), ("node", {"node": "gpu-017"})),
         (result("device"), None),
         (result("of a newer server"), None),

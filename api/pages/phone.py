@@ -1,0 +1,161 @@
+"""The phone's page: what is wrong in one sentence, what to do now, and how old that is.
+
+phone_sections(PhoneFacts(cluster, verdicts, incidents, hints, runs))
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
+from api.pages import document
+from store.records.event import Severity
+from store.visible_text import html_text
+from wire.cluster import ClusterJson
+from wire.events import IncidentJson
+from wire.hints import HintJson
+from wire.verdicts import VerdictJson
+from wire.words import values
+from wire.words import verdicts as sayings
+
+REFRESH_S = 15
+MOST_ROWS, MOST_OTHERS = 20, 4
+GRAVE: tuple[Severity, ...] = ("fatal", "error")
+STYLE = (
+    "body{margin:.6rem auto}h1{font-size:1.2rem}h2{margin-top:1.2rem}ol{list-style:none;margin:0;padding:0}"
+    "li{border:1px solid var(--line);border-left-width:5px;border-radius:.4rem;padding:.5rem .7rem;margin:.5rem 0}"
+    "li.fatal{border-left-color:var(--c0)}li.error{border-left-color:var(--c2)}li b{font-size:1.05rem}"
+    "li p{margin:.15rem 0}li p.do{color:var(--ink);font-weight:600}li a{display:inline-block;padding:.5rem 0}"
+)
+_DAY = timedelta(days=1)
+_OVER = ("closed", "validated")
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneFacts:
+    """What the page is made of: the API's own answers.
+
+    `incidents`: the newest grave ones; `hints`: the open ones; `runs`: the run that each incident hit, by its id.
+    """
+
+    cluster: ClusterJson
+    verdicts: Sequence[VerdictJson] = ()
+    incidents: Sequence[IncidentJson] = ()
+    hints: Sequence[HintJson] = ()
+    runs: Mapping[str, str] = field(default_factory=dict)
+
+
+def phone_sections(facts: PhoneFacts) -> list[str]:
+    """The page from top to bottom."""
+    return [
+        document.heading("Foreshock"),
+        *_answer(facts),
+        _freshness(facts.cluster),
+        *_queue(facts),
+        *_approvals(facts.hints),
+        document.line(f"This page loads again every {REFRESH_S} s. To decide, open the dashboard."),
+    ]
+
+
+def to_do(incidents: Sequence[IncidentJson], now: datetime) -> list[list[IncidentJson]]:
+    """The faults of each place that are not over, the gravest first: open before taken, then the newest.
+
+    A place is a node, or the fault itself where it is of none.
+    """
+    found = [one for one in incidents if one.severity in GRAVE and now - (one.shown or one.end) < _DAY]
+    found = [one for one in found if one.life is None or one.life.state not in _OVER]
+    found = [one for one in found if one.action != "none" or one.severity == "fatal"]  # an error of a victim
+    places: dict[str, list[IncidentJson]] = {}
+    for one in sorted(found, key=lambda one: (is_taken(one), _grade(one), -one.start.timestamp())):
+        places.setdefault(one.node or f" {one.id}", []).append(one)
+    return list(places.values())
+
+
+def _grade(incident: IncidentJson) -> int:
+    return [*map(str, GRAVE)].index(incident.severity)
+
+
+def is_taken(incident: IncidentJson) -> bool:
+    """Whether somebody is at it, or has had it silenced."""
+    life = incident.life
+    return life is not None and (life.state != "open" or life.silenced_until is not None)
+
+
+def _answer(facts: PhoneFacts) -> list[str]:
+    """The likeliest cause and what to do about it; without one, how the nodes are."""
+    cluster = facts.cluster
+    said = [document.answer("error", values.blind(cluster).replace("`", ""))] if cluster.stale and cluster.nodes else []
+    standing = sayings.standing(facts.verdicts)
+    first = sayings.first_of(facts.verdicts)
+    if first is None:
+        level, text = values.headline(cluster)
+        return said or [document.answer(level, text.replace("`", ""))]
+    level, text, more = sayings.headline(first, cluster.now)
+    said.append(document.answer(level, f"{text} {more}"))
+    others = [one for one in standing if one is not first]
+    said += [
+        document.line(f"Also: {sayings.title(one)} ({values.risk(one.probability)}). Do: {sayings.to_do(one)}.")
+        for one in others[:MOST_OTHERS]
+    ]
+    if len(others) > MOST_OTHERS:
+        said.append(document.line(f"and {len(others) - MOST_OTHERS:,} more verdicts"))
+    return said
+
+
+def _freshness(cluster: ClusterJson) -> str:
+    heard = "No node was ever heard."
+    if cluster.heard_until is not None:
+        heard = f"The nodes were heard {values.ago(cluster.heard_until, cluster.now)}."
+    age = "Old data" if cluster.stale else "Fresh data" if cluster.heard_until is not None else "No data"
+    return document.line(f"{age}. {heard} As of {values.utc(cluster.now)}.")
+
+
+def _queue(facts: PhoneFacts) -> list[str]:
+    places = to_do(facts.incidents, facts.cluster.now)
+    title = f"<h2>Act now ({len(places):,})</h2>"
+    if not places:
+        return [title, document.line("No grave fault of the last 24 hours waits for anybody.")]
+    hints = {hint.node: hint for hint in reversed(facts.hints)}  # the newest of a node
+    shown = [_place(found, hints.get(found[0].node or ""), facts) for found in places[:MOST_ROWS]]
+    more = [document.line(f"and {len(places) - MOST_ROWS:,} more")] if len(places) > MOST_ROWS else []
+    return [title, f"<ol>{''.join(shown)}</ol>", *more]
+
+
+def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFacts) -> str:
+    first, now = found[0], facts.cluster.now
+    device = values.device(first.device, brief=True, name=first.name)
+    where = device if first.node is None else first.node if first.device.type == "node" else f"{first.node}, {device}"
+    age = values.ago(first.start, now) if first.start <= now else values.utc(first.start)
+    said = [f"<b>{html_text(values.shown(where))}</b>", document.line(f"{values.shown(values.what(first))}, {age}")]
+    run = facts.runs.get(first.id)
+    said += [document.line(f"Run hit: {values.shown(run)}")] if run else []
+    others = len(found) - 1
+    said += [document.line(f"{values.many(others, 'more fault')} on this node")] if others else []
+    action = "look at it" if first.action == "none" else values.action(first.action)
+    said.append(f'<p class="do">Do: {html_text(action)}</p>')
+    if hint is not None:
+        state = values.HINT_STATES.get(hint.state, hint.state)
+        said.append(document.line(f"Hint: {values.shown(hint.action)}, {values.shown(state)}"))
+    said += [document.line(text) for text in _life(first)]
+    link = f"api/v1/print/incidents/{quote(first.id, safe='')}"
+    said.append(f'<a href="{html_text(link)}">More of it</a>')
+    return f'<li class="{html_text(first.severity)}">{"".join(said)}</li>'
+
+
+def _life(incident: IncidentJson) -> list[str]:
+    life = incident.life
+    if life is None:
+        return []
+    state = values.LIVES.get(life.state, life.state)
+    whom = f", with {life.owner.removeprefix('person:')}" if life.owner else ""
+    said = [values.shown(f"{state[:1].upper()}{state[1:]}{whom}")] if life.state != "open" else []
+    return said + ([f"Silent until {values.utc(life.silenced_until)}"] if life.silenced_until else [])
+
+
+def _approvals(hints: Sequence[HintJson]) -> list[str]:
+    waiting = [hint for hint in hints if hint.state == "proposed"]
+    if not waiting:
+        return []
+    named = ", ".join(values.shown(f"{hint.action} {hint.node}") for hint in waiting[:MOST_ROWS])
+    more = f" and {len(waiting) - MOST_ROWS:,} more" if len(waiting) > MOST_ROWS else ""
+    return [f"<h2>Wait for approval ({len(waiting):,})</h2>", document.line(f"{named}{more}")]

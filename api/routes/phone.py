@@ -1,0 +1,49 @@
+"""`GET /m`: the verdict and the queue on a phone, as one page of HTML without scripts."""
+
+from datetime import datetime, timedelta
+
+from fastapi import APIRouter, Response
+from fastapi.responses import HTMLResponse
+
+from api.answers.jobs_hit import jobs_hit
+from api.answers.reply import content_of
+from api.edge.auth import Caller, Reader
+from api.pages.document import document
+from api.pages.phone import GRAVE, REFRESH_S, STYLE, PhoneFacts, phone_sections, to_do
+from api.routes.cluster import get_cluster
+from api.routes.hints import HintQuery, get_hints
+from api.routes.incidents import IncidentQuery, get_incidents
+from api.routes.verdicts import VerdictQuery, get_verdicts
+from api.server.state import Server, State
+from store.records.event import Severity
+from wire.cluster import ClusterJson
+from wire.events import IncidentJson
+from wire.hints import HintJson
+from wire.message import Page
+from wire.verdicts import VerdictJson
+
+router = APIRouter(tags=["cluster"])
+_VERDICTS, _INCIDENTS, _HINTS = 100, 200, 1000
+_SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the clock
+
+
+@router.get("/m", operation_id="get_phone_page", summary="The cluster on a phone", response_class=HTMLResponse)
+def get_phone_page(who: Reader, server: Server) -> Response:
+    """What is wrong in one sentence, what to do now and how old that is. It loads again by itself."""
+    cluster = content_of(ClusterJson, get_cluster(who, server))
+    until = cluster.now + _SKEW
+    found = get_verdicts(who, server, VerdictQuery(state="open", until=until, limit=_VERDICTS))
+    verdicts = content_of(Page[VerdictJson], found).items
+    hints = content_of(Page[HintJson], get_hints(who, server, HintQuery(state="open", limit=_HINTS))).items
+    incidents = [one for severity in GRAVE for one in _newest(who, server, severity, until)]
+    with server.engine.connect() as connection:
+        jobs = jobs_hit(connection, incidents)
+    runs = {ident: hit[0].run for ident, hit in jobs.items() if hit[0].run}
+    facts = PhoneFacts(cluster, verdicts, incidents, hints, runs)
+    count = len(to_do(incidents, cluster.now))
+    return document(f"Foreshock: {count:,} to do", phone_sections(facts), STYLE, REFRESH_S)
+
+
+def _newest(who: Caller, server: State, severity: Severity, until: datetime) -> tuple[IncidentJson, ...]:
+    query = IncidentQuery(severity=severity, until=until, limit=_INCIDENTS)
+    return content_of(Page[IncidentJson], get_incidents(who, server, query)).items

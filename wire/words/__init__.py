@@ -1,0 +1,1 @@
+"""What the wire carries, said in words: the same on the dashboard and on the pages that the API serves."""

@@ -1,0 +1,249 @@
+"""How values are said on every page: times, durations, shares, devices, faults and actions in plain words.
+
+Everything here is a pure function of its arguments; an unknown value is a dash, never a 0.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from store.visible_text import visible
+from wire.cluster import ClusterJson
+from wire.events import DeviceJson, EventJson, IncidentJson
+
+# Worst first: the order of every list of nodes. The words follow a count.
+STATES = {
+    "faulty": "faulty",
+    "out": "out of service",
+    "at_risk": "at risk",
+    "cordoned": "cordoned by us",
+    "silent": "silent",
+    "ok": "well",
+    "unknown": "unknown to the inventory",
+}
+ACTIONS = {
+    "none": "nothing",
+    "watch": "watch it",
+    "restart_app": "restart the job",
+    "reset_gpu": "reset the GPU",
+    "reset_fabric": "reset the NVSwitch fabric",
+    "reboot_node": "reboot the node",
+    "drain_node": "drain the node",
+    "run_diagnostics": "run diagnostics",
+    "replace_part": "replace the part",
+    "contact_support": "call the vendor",
+}
+DEVICES = {
+    "gpu": "GPU",
+    "nvswitch": "NVSwitch",
+    "hca": "fabric adapter",
+    "nic": "network adapter",
+    "port": "port",
+    "switch": "switch",
+    "npu": "NPU",
+    "hpu": "accelerator",
+    "cpu": "processor",
+    "dimm": "memory module",
+    "pci": "PCIe device",
+}
+HINT_STATES = {
+    "shadow": "recorded, never sent",
+    "proposed": "waits for approval",
+    "approved": "approved, about to be sent",
+    "sent": "sent to the scheduler",
+    "confirmed": "read back from the scheduler",
+    "withdrawn": "taken back",
+    "expired": "its time is over",
+    "released": "the node is well again",
+}
+# What people made of an incident or a verdict, and what they did to it.
+LIVES = {
+    "open": "open",
+    "acknowledged": "acknowledged",
+    "in_repair": "in repair",
+    "validated": "repaired and tested",
+    "closed": "closed",
+}
+STEPS = {
+    "ack": "acknowledged it",
+    "note": "noted",
+    "silence": "silenced it",
+    "unsilence": "lifted the silence",
+    "repair": "sent it to repair",
+    "validate": "found it well after repair",
+    "close": "closed it",
+    "reopen": "opened it again",
+}
+
+
+DASH = "–"
+
+
+def shown(text: str) -> str:
+    """Text from outside for a place that knows no markup, as a table's cell: what is hidden in it is seen."""
+    return visible(" ".join(text.split()))
+
+
+def utc(moment: datetime | None) -> str:
+    """2025-03-01 04:05:06 UTC."""
+    return DASH if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long before `now`: "just now", "3 min ago", or after it: "in 5 h"."""
+    if moment is None:
+        return DASH
+    seconds = (now - moment).total_seconds()
+    if abs(seconds) < 1.5:
+        return "just now"
+    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+
+
+def when(moment: datetime | None, now: datetime) -> str:
+    """Both: "3 min ago · 04:05:06" (UTC), with the date where it is not today's."""
+    if moment is None:
+        return DASH
+    shape = "%H:%M:%S" if moment.date() == now.date() else "%b %d %H:%M"
+    return f"{ago(moment, now)} · {moment.astimezone(UTC).strftime(shape)}"
+
+
+def duration(seconds: float | None) -> str:
+    """40 s, 3 min, 5.2 h, 10.9 d: the unit that a person would choose."""
+    if seconds is None:
+        return DASH
+    if seconds >= 2 * 86_400:
+        return f"{seconds / 86_400:,.1f} d"
+    if seconds >= 3_570:  # what would read as 60 min
+        return f"{seconds / 3600:.1f} h" if seconds < 10 * 3600 else f"{seconds / 3600:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 59.5 else f"{seconds:.0f} s"
+
+
+def share(value: float | None, digits: int = 1) -> str:
+    """0.931 -> "93.1 %"."""
+    return DASH if value is None else f"{value * 100:.{digits}f} %"
+
+
+def risk(value: float | None) -> str:
+    """A probability as people say it: "< 0.1 %", "0.4 %", "4 %", "63 %", "> 99 %"; nothing is certain."""
+    if value is None:
+        return DASH
+    if value < 0.001:
+        return "< 0.1 %"
+    if value > 0.99:
+        return "> 99 %"
+    # A rate that was rounded to its interval is shown no sharper: 4 %, not 4.0 %.
+    return share(value, 0 if value >= 0.1 or abs(value * 100 - round(value * 100)) < 1e-9 else 1)
+
+
+def count(value: float | None) -> str:
+    """12500 -> "12,500"."""
+    return DASH if value is None else f"{value:,.0f}"
+
+
+def many(value: int, one: str, more: str | None = None) -> str:
+    """1 -> "1 node", 2 -> "2 nodes"."""
+    return f"{value:,} {one if value == 1 else more or one + 's'}"
+
+
+def device(where: DeviceJson | None, brief: bool = False, name: str | None = None) -> str:
+    """GPU 3 (0000:0f:00.0), port 12 of 0x248a..., disk nvme0; `brief` leaves out an address where a number says it too.
+
+    Args:
+        name: what the device is called, where it has a name.
+    """
+    if where is None:
+        return DASH
+    if where.type == "node":
+        return "whole node"
+    kind, address = DEVICES.get(where.type, where.type), where.pci or where.uuid
+    own = None if name is None or name in (address or "") else name
+    if where.type in ("port", "switch", "hca") and where.port is not None:
+        place, whole = f"port {where.port}", own if where.type == "hca" and own else address
+        return place if brief or not whole else f"{place} of {whole}"
+    kind = f"{kind} {own}" if own else kind
+    number = "" if where.index is None else f" {where.index}"
+    link = "" if where.port is None else f" link {where.port}"
+    if not address or (brief and (number or own)):
+        return f"{kind}{number}{link}"
+    return f"{kind}{number}{link} ({address})" if number or link or own else f"{kind} {address}"
+
+
+def name_of(event: EventJson) -> str | None:
+    """The name of an event's device, where it has one."""
+    found = event.attributes.get("name") or event.attributes.get("dimm")
+    return None if found is None else str(found)
+
+
+def what(fault: EventJson | IncidentJson) -> str:
+    """A fault in words: "Xid 79, driver can no longer reach the GPU over PCIe", "an InfiniBand port is down"."""
+    meaning = _lowered(fault.meaning or "")
+    if fault.kind in ("xid", "sxid") and fault.code is not None:
+        name = f"{'SXid' if fault.kind == 'sxid' else 'Xid'} {fault.code}"
+        return f"{name}, {meaning}" if meaning else name
+    return meaning or fault.kind.replace("_", " ")
+
+
+def _lowered(sentence: str) -> str:
+    """A sentence to stand within another: its first letter small, unless its first word is an abbreviation."""
+    first = sentence.partition(" ")[0]
+    kept = any(letter.isupper() or letter.isdigit() for letter in first[1:])
+    return sentence if kept else sentence[:1].lower() + sentence[1:]
+
+
+def event_text(fault: EventJson | IncidentJson) -> str:
+    """A fault in words and in its own: "GPU memory errors that were corrected: rose by 13"."""
+    message = fault.message.removeprefix(fault.kind).strip()
+    if not message or (fault.meaning or "").startswith(message):
+        return what(fault)
+    return f"{what(fault)}: {message}"
+
+
+def action(name: str) -> str:
+    """What to do, in words."""
+    return ACTIONS.get(name, name.replace("_", " "))
+
+
+def state(name: str) -> str:
+    """A node's state in words."""
+    return STATES.get(name, name.replace("_", " "))
+
+
+def _not_well(cluster: ClusterJson, as_text: Callable[[str], str]) -> dict[str, int]:
+    """How many nodes are not well, by the words of their states, the worst first; a node of no state is not well."""
+    names = [*STATES, *(name for name in cluster.states if name not in STATES)]
+    found = {as_text(state(name)): cluster.states.get(name, 0) for name in names if name != "ok"}
+    found["in a state not known"] = cluster.nodes - sum(cluster.states.values())
+    return {name: n for name, n in found.items() if n > 0}
+
+
+def blind(cluster: ClusterJson) -> str:
+    """That nobody knows how the nodes are, since when, and where to look first."""
+    if cluster.heard_until is None:
+        return "No node was ever heard of: how they are is not known. Start `foreshock sidecar` on the nodes."
+    return (
+        f"Nothing was heard of the nodes since {utc(cluster.heard_until)} ({ago(cluster.heard_until, cluster.now)}): "
+        "how they are now is not known. See the sidecars and the network to this server on the page Collection."
+    )
+
+
+def headline(cluster: ClusterJson, as_text: Callable[[str], str] = shown) -> tuple[str, str]:
+    """The answer first: how bad it is (`error`, `warning`, `success`, `info`), and a sentence that says it.
+
+    Args:
+        as_text: makes text from outside safe for where it is shown.
+    """
+    if not cluster.nodes:
+        return (
+            "info",
+            "No node is known yet. Start `foreshock sidecar` on the nodes, or load an archive with `foreshock ingest`.",
+        )
+    bad = _not_well(cluster, as_text)
+    said = [f"{n:,} {'node ' if n == 1 else 'nodes '}{name}" for name, n in list(bad.items())[:1]]
+    said += [f"{n:,} {name}" for name, n in list(bad.items())[1:]]
+    well = "The one node is well" if cluster.nodes == 1 else f"All {cluster.nodes:,} nodes are well"
+    text = ", ".join(said) or well
+    below = cluster.goodput is not None and cluster.target is not None and cluster.goodput < cluster.target
+    if cluster.run and cluster.goodput is not None:
+        text += f"; run {as_text(cluster.run)} at {share(cluster.goodput)} goodput"
+        text += f", target {share(cluster.target, 0)}" if cluster.target is not None else ""
+    level = "error" if cluster.states.get("faulty") else "warning" if bad or below else "success"
+    return level, f"{text}."

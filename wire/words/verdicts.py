@@ -1,0 +1,147 @@
+"""Verdicts in sentences: which one comes first, what a cause is called, who suffers and what to do about it."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from wire.verdicts import VerdictJson
+from wire.words import values
+
+CLASSES = {
+    "gpu": "GPU",
+    "nvlink": "NVLink",
+    "nvswitch": "NVSwitch",
+    "nic": "fabric adapter",
+    "cable": "cable",
+    "optic": "optic",
+    "port": "port",
+    "switch": "switch",
+    "node": "node",
+    "rack": "rack",
+    "power": "power of",
+    "cooling": "cooling of",
+    "storage": "file server",
+    "driver": "driver",
+    "firmware": "firmware",
+    "application": "program",
+    "planned": "planned work on",
+    "job": "job",
+}
+# What is no fault of a machine: nobody has to run.
+_CALM = ("planned", "application", "job")
+_SURE = 0.5
+# Characters of what was seen and of a job's name, jobs that are called by their names, GPU-hours that are worth a word.
+_MOST_SIGNS, _MOST_NAME, _FEW_JOBS, _LEAST_STAKE = 200, 60, 2, 0.5
+
+
+def standing(verdicts: Sequence[VerdictJson]) -> list[VerdictJson]:
+    """Those that stand now, the likeliest first; "unknown" after every cause that is more likely than not."""
+    found = [one for one in verdicts if one.state in ("open", "revised")]
+    return sorted(found, key=lambda one: (one.cause_class == "unknown", one.rank or len(found), -one.probability))
+
+
+def first_of(verdicts: Sequence[VerdictJson]) -> VerdictJson | None:
+    """The one that a page begins with: the likeliest cause, or that the cause is not known; None where none stands.
+
+    One that nobody has taken yet goes before those that are in somebody's hands.
+    """
+    found = sorted(standing(verdicts), key=is_taken)
+    named = [one for one in found if one.cause_class != "unknown" and one.probability >= _SURE]
+    unknown = [one for one in found if one.cause_class == "unknown"]
+    return next(iter(named or unknown or found), None)
+
+
+def is_taken(verdict: VerdictJson) -> bool:
+    """Whether somebody is at it, or has had it silenced."""
+    life = verdict.life
+    return life is not None and (life.state != "open" or life.silenced_until is not None)
+
+
+def title(verdict: VerdictJson) -> str:
+    """`switch leaf004`, `power of r12`, `GPU 5 of gpu-017`, `cause unknown`.
+
+    A GPU is called by its index, as `nvidia-smi` and schedulers do; by its PCI address where nobody told the index.
+    """
+    if verdict.cause_class == "unknown":
+        return "cause unknown"
+    kind = CLASSES.get(verdict.cause_class, verdict.cause_class)
+    node, _, part = verdict.name.partition("/")
+    if part and node == verdict.node:
+        number = part.removeprefix("gpu")  # a GPU of which its index alone is known
+        index = verdict.device.index if verdict.cause_class == "gpu" else None
+        return f"{kind} {index if index is not None else number if number.isdecimal() else part} of {node}"
+    return verdict.name if verdict.name.lower().startswith(kind.lower()) else f"{kind} {verdict.name}"
+
+
+def headline(
+    verdict: VerdictJson, now: datetime, more: int = 0, as_text: Callable[[str], str] = values.shown
+) -> tuple[str, str, str]:
+    """The answer: how bad it is; what is the cause, and what it did when; who suffers and what to do.
+
+    Args:
+        more: how many other causes stand.
+        as_text: makes text from outside safe for where it is shown.
+    """
+    name, sure = as_text(values.shown(title(verdict))[:120]), values.risk(verdict.probability)
+    name = name[:1].upper() + name[1:]
+    said = _felt(verdict, as_text)
+    if verdict.action != "none":
+        said.append(f"Do: {as_text(to_do(verdict))}")
+    said.append(f"Probability{' that it is none known here' if verdict.cause_class == 'unknown' else ''}: {sure}")
+    if more:
+        said.append(f"{values.many(more, 'other verdict')} below")
+    return _level(verdict), f"{_cause(verdict, name)}. {_signs(verdict, now, as_text)}.", ". ".join(said) + "."
+
+
+def _cause(verdict: VerdictJson, name: str) -> str:
+    if verdict.cause_class == "unknown":
+        return "Something is wrong and its cause is not known"
+    if verdict.cause_class in _CALM:
+        return f"{name}: no machine is to blame"
+    return f"{name} {'is' if verdict.probability >= _SURE else 'may be'} the cause"
+
+
+def _signs(verdict: VerdictJson, now: datetime, as_text: Callable[[str], str]) -> str:
+    """What was seen, and how long ago it began."""
+    since = values.ago(min(verdict.since, now), now)
+    what = values.shown(happened(verdict)).rstrip(".")[:_MOST_SIGNS]
+    return f"{as_text(what[:1].upper() + what[1:])}, {since}" if what else f"It began {since}"
+
+
+def happened(verdict: VerdictJson) -> str:
+    """What a cause did, out of its reason, without its name: the title has it."""
+    name = f"{verdict.cause_class} {verdict.name}"
+    if verdict.reason.startswith(f"{name}: "):
+        return verdict.reason.removeprefix(f"{name}: ")
+    return "" if verdict.reason == name else verdict.reason.removesuffix(f": {name}")
+
+
+def _felt(verdict: VerdictJson, as_text: Callable[[str], str]) -> list[str]:
+    """Who suffers, by name where it is one run or two, and what they would lose."""
+    felt = suffering(verdict)
+    if not felt:
+        return []
+    few = verdict.jobs if len(verdict.jobs) <= _FEW_JOBS else []
+    named = as_text(" and ".join(job[:_MOST_NAME] for job in few))
+    text = f"{felt} suffer{'s' if felt.startswith(('1 node', '1 job')) else ''}{f' ({named})' if named else ''}"
+    if verdict.jobs and verdict.gpu_hours_at_stake >= _LEAST_STAKE:
+        text += f", {values.count(verdict.gpu_hours_at_stake)} GPU-hours at stake"
+    return [text]
+
+
+def _level(verdict: VerdictJson) -> str:
+    if verdict.cause_class in _CALM:
+        return "info"
+    return "error" if verdict.probability >= _SURE and verdict.cause_class != "unknown" else "warning"
+
+
+def suffering(verdict: VerdictJson) -> str:
+    """Who suffers beside its own node: "64 nodes of 2 jobs"; nothing where nobody does."""
+    others = sum(1 for node in verdict.nodes if node != verdict.node)
+    nodes = values.many(others, "node") if others else ""
+    jobs = values.many(len(verdict.jobs), "job") if verdict.jobs else ""
+    return " of ".join(part for part in (nodes, jobs) if part)
+
+
+def to_do(verdict: VerdictJson) -> str:
+    """What to do, in words."""
+    return values.action(verdict.action)
