@@ -12,7 +12,7 @@ def gain_rows(advice: GainsAdviceJson, most: int = 8) -> list[dict[str, str]]:
         {
             "change": gain.says.partition(": ")[0] or gain.lever,
             "gain": f"{100 * gain.gain:+.2f}",
-            "interval": f"{100 * gain.low:+.2f} to {100 * gain.high:+.2f}",
+            "interval": f"{100 * gain.low:.2f} to {100 * gain.high:.2f}".replace("-", "\N{MINUS SIGN}"),
         }
         for gain in advice.gains
         if gain.gain >= WORTH / 10

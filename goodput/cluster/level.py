@@ -180,7 +180,8 @@ def doubts_of(level: Level, service: Iterable[ServiceSpan]) -> list[str]:
     if level.existing <= 0:
         said.append("No node in service with a known number of GPUs: what existed is not known. Load nodes.csv.")
     elif without:
-        said.append(f"{without} nodes have no known number of GPUs: they are left out.")
+        nodes = "1 node has" if without == 1 else f"{without} nodes have"
+        said.append(f"{nodes} no known number of GPUs: left out.")
     if level.unmeasured_ms:
         hours = level.unmeasured_ms / HOUR_MS
         said.append(f"{hours:,.0f} hours of runs whose GPUs are not known are left out.")

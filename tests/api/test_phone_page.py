@@ -51,7 +51,10 @@ def test_the_likeliest_cause_comes_first_with_what_to_do() -> None:
     verdict = VerdictJson(id="v", rank=1, probability=0.93, cause_class="switch", name="leaf004", since=NOW, **felt)
     other = VerdictJson(id="w", rank=2, probability=0.4, cause_class="node", name="gpu-9", since=NOW, action="watch")
     page = text_of(PhoneFacts(CLUSTER, [other, verdict]))
-    first = "Switch leaf004 is the cause. It began just now. 2 nodes of 1 job suffer (j). Do: run diagnostics. Probability: 93 %."
+    first = (
+        "Switch leaf004 is the cause. It began just now. 2 nodes of 1 job suffer (j). Do: run diagnostics. "
+        "Probability: 93 %."
+    )
     assert f'<p class="answer error">{first}</p>' in page
     assert "Also: node gpu-9 (40 %). Do: watch it." in page
     assert "Fresh data. The nodes were heard 20 s ago. As of 2025-03-01 12:00:00 UTC." in page

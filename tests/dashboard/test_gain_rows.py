@@ -32,7 +32,7 @@ TOLD = {
 def test_each_change_has_its_points_and_interval() -> None:
     """In the order of the answer; what is worth nothing is left out."""
     rows = gain_rows(decode(GainsAdviceJson, TOLD))
-    assert rows == [{"change": "detection from 10 min to 60 s", "gain": "+1.20", "interval": "+0.80 to +1.70"}]
+    assert rows == [{"change": "detection from 10 min to 60 s", "gain": "+1.20", "interval": "0.80 to 1.70"}]
 
 
 def test_no_more_than_asked_for_and_a_name_where_no_words_are() -> None:
