@@ -1,6 +1,6 @@
 """`GET /hints`, `POST /hints/{id}/approve|withdraw`: hints to schedulers, and operator actions on them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -33,6 +33,7 @@ from store.hints.hint_log import changed_hints, hint_page, read_hint, recent_hin
 from store.hints.holds import with_holds
 from store.hints.outcomes import HintOutcome
 from store.records.hint import OPEN_STATES, Hint, HintState, hint_of
+from store.tables.pages import document_of, moment_of
 from wire.hints import HintJson
 from wire.message import Page
 
@@ -131,7 +132,7 @@ def _approver(who: Caller, server: State) -> HintApprover:
 def _shown(server: State, connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows with what schedulers hold, what came of them, and the approvals of those that need two people."""
     rule = server.settings.policy.approval
-    came = judged_as(connection, [hint_of(row) for row in rows])
+    came = judged_as(connection, [_hint(row) for row in rows])
     found = [row | _outcome(*came[row["id"]]) if row["id"] in came else row for row in with_holds(connection, rows)]
     if rule.two_people_above_nodes is None or all(row["state"] != "proposed" for row in found):
         return found
@@ -140,13 +141,19 @@ def _shown(server: State, connection: sa.Connection, rows: Sequence[dict[str, An
     return [row | _approvals(row, recent, rule, now) if row["state"] == "proposed" else row for row in found]
 
 
+def _hint(row: Mapping[str, Any]) -> Hint:
+    """The hint of a row, whichever way it was read: PostgreSQL writes an answer's times and documents itself."""
+    times = {name: moment_of(row, name) for name in ("created", "valid_until")}
+    return hint_of({**row, **times, "evidence": document_of(row, "evidence")})
+
+
 def _outcome(basis: Basis, came: HintOutcome) -> dict[str, Any]:
     kept = {name: getattr(came, name) for name in ("judged", "lead_s", "held_gpu_h", "saved_gpu_h")}
     return {"outcome": kept | {"basis": basis, "right": None if basis == "acted" else came.right}}
 
 
 def _approvals(row: dict[str, Any], recent: Sequence[Hint], rule: ApprovalRule, now: datetime) -> dict[str, Any]:
-    hint = hint_of(row)
+    hint = _hint(row)
     given = [{"by": each.by, "person": each.person, "time": each.time} for each in given_of(hint)]
     return {"approvals": given, "approvals_needed": needed(hint, recent, rule, now)}
 

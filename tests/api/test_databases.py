@@ -10,7 +10,7 @@ from folding import fold_all
 
 from api.app import create_app
 from schedulers.lifecycle.policy_turn import run_policy
-from schedulers.policy.settings import Policy
+from schedulers.policy.settings import ApprovalRule, Policy
 from store.database.connections import writing
 from store.database.coordination import acquire, release
 from store.database.partitions import DIVIDED
@@ -69,10 +69,10 @@ def test_pages_are_whole_on_either_database(any_client: TestClient) -> None:
         assert sorted(found) == [f"e{n:02}" for n in range(20)]
 
 
-@pytest.mark.parametrize("mode", ["approve"])
-def test_hints_live_and_end_on_either_database(any_engine: sa.Engine, clock: Clock, mode: Any) -> None:
+@pytest.mark.parametrize("rule", [ApprovalRule(), ApprovalRule(two_people_above_nodes=9)], ids=["one", "two people"])
+def test_hints_live_and_end_on_either_database(any_engine: sa.Engine, clock: Clock, rule: ApprovalRule) -> None:
     """From a confirmed fault to a proposal, a person's word, the audit; leases and retention beside it."""
-    policy = Policy(mode=mode)
+    policy = Policy(mode="approve", approval=rule)
     with TestClient(create_app(replace(QUIET, policy=policy), any_engine, clock)) as client:
         client.post("/api/v1/events", json=[xid(1)])
         fold_all(any_engine)
