@@ -239,7 +239,13 @@ def _group_words(account: Account) -> str:
     kind = Counter(hit.effect.kind for hit in shared).most_common(1)[0][0] if shared else ""
     units = _UNITS.get(account.suspect.kind, "nodes")
     when = f"within {account.spread_s:.0f} s" if account.spread_s >= 1.0 else "at once"
-    return f"{account.struck} of {account.units} {units} below it {_SHOWS.get(kind, kind)} {when}"
+    shows = "were lost" if kind == "gpu_lost" and units != "nodes" else _SHOWS.get(kind, kind)  # the part is the GPU
+    return f"{account.struck} of {account.units} {units} {_below(account.suspect)} {shows} {when}"
+
+
+def _below(suspect: Suspect) -> str:
+    """A node has its parts; what nodes share has them below it."""
+    return "of it" if suspect.kind == "node" else "below it"
 
 
 def _evidence_for(account: Account) -> Iterable[VerdictEvidence]:

@@ -1,5 +1,6 @@
 """What explains a stop: causes with what speaks for and against them, on stops whose cause is known."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from store.events.append import (
     append_nodes,
     append_outages,
 )
-from store.records.event import Event
+from store.records.event import Device, Event
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
@@ -88,6 +89,19 @@ def test_a_flap_that_was_cured_in_seconds_does_not_outrank_a_later_fault(engine:
     assert causes(verdicts) == [("gpu", "gpu-003")]
     (cured,) = [one for one in verdicts if one.node == "gpu-001"][:1]
     assert any("over after" in one.text for one in cured.evidence_against)
+
+
+def test_a_node_whose_gpus_are_lost_at_once_is_said_to_have_lost_its_parts(engine: sa.Engine) -> None:
+    """It is they that were lost, and it is the node that lost them."""
+    pcis = [f"0000:{bus:02x}:00.0" for bus in (0x0F, 0x2D, 0x44, 0x5B)]
+    lost = [
+        replace(xid(79, 100 + n / 10, "gpu-001"), device=Device("gpu", pci=pci), id=f"e{n}")
+        for n, pci in enumerate(pcis)
+    ]
+    told(engine, [iteration(90), *lost], [job(0, 700, "FAILED")])
+    (first, *_rest) = explained(engine)
+    assert (first.cause_class, first.node) == ("node", "gpu-001")
+    assert re.fullmatch(r"4 of \d+ parts of it were lost at once: node gpu-001", first.reason)
 
 
 @pytest.mark.parametrize("known_by", ["nodes", "links"])
