@@ -245,6 +245,10 @@ class ApiClient:
         """The newest thousand hints, newest first."""
         return self._newest(HintJson, "hints", PAGE)
 
+    def hint(self, ident: str, node: str) -> HintJson | None:
+        """A hint of a node as it is now; None where it is no more among the node's newest."""
+        return next((one for one in self.hints_of(node) if one.id == ident), None)
+
     def stopped(self) -> StopJson:
         """What the kill switch stops, and by whom."""
         return self._get(StopJson, "stop")

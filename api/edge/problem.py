@@ -111,13 +111,16 @@ def problem(
         **members,
     }
     sent = dict(headers) if headers else {}
-    if request.url.path.startswith(_PAGES) and "text/html" in request.headers.get("accept", ""):
+    if _is_page(request.url.path) and "text/html" in request.headers.get("accept", ""):
         return Response(_page(status, detail), status, {**sent, **_PAGE_HEADERS}, "text/html")
     return Response(orjson.dumps(document), status, sent, MEDIA_TYPE)
 
 
-# Whoever opens one of these in a browser reads a sentence, not JSON.
-_PAGES = ("/m", "/api/v1/print/")
+def _is_page(path: str) -> bool:
+    """Whoever opens one of these in a browser reads a sentence, not JSON."""
+    return path == "/m" or path.startswith("/api/v1/print/")
+
+
 _PAGE_HEADERS = {"Content-Security-Policy": "default-src 'none'", "Cache-Control": "no-store"}
 _SIGN_IN = "A browser sends no token by itself: open this page through a proxy that signs people in."
 

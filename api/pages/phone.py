@@ -27,7 +27,7 @@ STYLE = (
     "li.fatal{border-left-color:var(--c0)}li.error{border-left-color:var(--c2)}li b{font-size:1.05rem}"
     "li p{margin:.15rem 0}li p.do{color:var(--ink);font-weight:600}li a{display:inline-block;padding:.5rem 0}"
 )
-_DAY = timedelta(days=1)
+DAY = timedelta(days=1)
 _OVER = ("closed", "validated")
 
 
@@ -35,7 +35,8 @@ _OVER = ("closed", "validated")
 class PhoneFacts:
     """What the page is made of: the API's own answers.
 
-    `incidents`: the newest grave ones; `hints`: the open ones; `runs`: the run that each incident hit, by its id.
+    `incidents`: the newest grave ones, `is_cut`: there are more; `hints`: the open ones, newest last; `runs`: the run
+    that each incident hit, by its id.
     """
 
     cluster: ClusterJson
@@ -43,6 +44,7 @@ class PhoneFacts:
     incidents: Sequence[IncidentJson] = ()
     hints: Sequence[HintJson] = ()
     runs: Mapping[str, str] = field(default_factory=dict)
+    is_cut: bool = False
 
 
 def phone_sections(facts: PhoneFacts) -> list[str]:
@@ -62,7 +64,7 @@ def to_do(incidents: Sequence[IncidentJson], now: datetime) -> list[list[Inciden
 
     A place is a node, or the fault itself where it is of none.
     """
-    found = [one for one in incidents if one.severity in GRAVE and now - (one.shown or one.end) < _DAY]
+    found = [one for one in incidents if one.severity in GRAVE and now - (one.shown or one.end) < DAY]
     found = [one for one in found if one.life is None or one.life.state not in _OVER]
     found = [one for one in found if one.action != "none" or one.severity == "fatal"]  # an error of a victim
     places: dict[str, list[IncidentJson]] = {}
@@ -112,10 +114,10 @@ def _freshness(cluster: ClusterJson) -> str:
 
 def _queue(facts: PhoneFacts) -> list[str]:
     places = to_do(facts.incidents, facts.cluster.now)
-    title = f"<h2>Act now ({len(places):,})</h2>"
+    title = f"<h2>Act now ({'at least ' if facts.is_cut else ''}{len(places):,})</h2>"
     if not places:
         return [title, document.line("No grave fault of the last 24 hours waits for anybody.")]
-    hints = {hint.node: hint for hint in reversed(facts.hints)}  # the newest of a node
+    hints = {hint.node: hint for hint in facts.hints}  # the newest of a node: they come newest last
     shown = [_place(found, hints.get(found[0].node or ""), facts) for found in places[:MOST_ROWS]]
     more = [document.line(f"and {len(places) - MOST_ROWS:,} more")] if len(places) > MOST_ROWS else []
     return [title, f"<ol>{''.join(shown)}</ol>", *more]
@@ -137,8 +139,9 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
         state = values.HINT_STATES.get(hint.state, hint.state)
         said.append(document.line(f"Hint: {values.shown(hint.action)}, {values.shown(state)}"))
     said += [document.line(text) for text in _life(first)]
-    link = f"api/v1/print/incidents/{quote(first.id, safe='')}"
-    said.append(f'<a href="{html_text(link)}">More of it</a>')
+    if "/" not in first.id:  # no path leads to such an id
+        link = f"api/v1/print/incidents/{quote(first.id, safe='')}"
+        said.append(f'<a href="{html_text(link)}">More of it</a>')
     return f'<li class="{html_text(first.severity)}">{"".join(said)}</li>'
 
 

@@ -9,7 +9,7 @@ from api.answers.jobs_hit import jobs_hit
 from api.answers.reply import content_of
 from api.edge.auth import Caller, Reader
 from api.pages.document import document
-from api.pages.phone import GRAVE, REFRESH_S, STYLE, PhoneFacts, phone_sections, to_do
+from api.pages.phone import DAY, GRAVE, MOST_ROWS, REFRESH_S, STYLE, PhoneFacts, phone_sections, to_do
 from api.routes.cluster import get_cluster
 from api.routes.hints import HintQuery, get_hints
 from api.routes.incidents import IncidentQuery, get_incidents
@@ -35,15 +35,18 @@ def get_phone_page(who: Reader, server: Server) -> Response:
     found = get_verdicts(who, server, VerdictQuery(state="open", until=until, limit=_VERDICTS))
     verdicts = content_of(Page[VerdictJson], found).items
     hints = content_of(Page[HintJson], get_hints(who, server, HintQuery(state="open", limit=_HINTS))).items
-    incidents = [one for severity in GRAVE for one in _newest(who, server, severity, until)]
+    pages = [_newest(who, server, severity, until) for severity in GRAVE]
+    incidents = [one for page in pages for one in page.items]
+    places = to_do(incidents, cluster.now)
     with server.engine.connect() as connection:
-        jobs = jobs_hit(connection, incidents)
+        jobs = jobs_hit(connection, [place[0] for place in places[:MOST_ROWS]])
     runs = {ident: hit[0].run for ident, hit in jobs.items() if hit[0].run}
-    facts = PhoneFacts(cluster, verdicts, incidents, hints, runs)
-    count = len(to_do(incidents, cluster.now))
-    return document(f"Foreshock: {count:,} to do", phone_sections(facts), STYLE, REFRESH_S)
+    # Older ones than these showed within the day as well, where the page is full of such.
+    is_cut = any(page.next_cursor and cluster.now - page.items[0].start < DAY for page in pages)
+    facts = PhoneFacts(cluster, verdicts, incidents, hints, runs, is_cut)
+    return document(f"Foreshock: {len(places):,} to do", phone_sections(facts), STYLE, REFRESH_S)
 
 
-def _newest(who: Caller, server: State, severity: Severity, until: datetime) -> tuple[IncidentJson, ...]:
+def _newest(who: Caller, server: State, severity: Severity, until: datetime) -> Page[IncidentJson]:
     query = IncidentQuery(severity=severity, until=until, limit=_INCIDENTS)
-    return content_of(Page[IncidentJson], get_incidents(who, server, query)).items
+    return content_of(Page[IncidentJson], get_incidents(who, server, query))

@@ -82,7 +82,8 @@ def print_week(who: Reader, server: Server, query: Annotated[WeekQuery, Query()]
     window = (goodput.since, goodput.until)
     causes = content_of(CausesJson, get_causes(who, server, CausesQuery(since=window[0], until=window[1])))
     with server.engine.connect() as connection:
-        running_h = sum(wall_ms for _day, _bucket, wall_ms, *_gpus in day_sums(connection, *window)) / _HOUR_MS
+        walls = [(bucket, wall_ms) for _day, bucket, wall_ms, *_gpus in day_sums(connection, *window)]
+    running_h = sum(wall_ms for bucket, wall_ms in walls if bucket != "waiting") / _HOUR_MS
     found = _incidents(who, server, window)
     week = WeekFile(goodput, causes, running_h, found[:MOST_ROWS], len(found) > MOST_ROWS)
     return document(f"Foreshock: the week to {goodput.until:%Y-%m-%d}", week_sections(week))

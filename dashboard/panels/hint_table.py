@@ -4,6 +4,7 @@ What is selected is hints, not places in the table: while anything is selected t
 hints wait until nothing is.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,11 +22,10 @@ from wire.events import IncidentJson
 from wire.hints import HintJson, HintOutcomeJson
 
 MOST_AT_ONCE = 100  # hints of one decision: each is a request of its own
-NAMED = 12  # hints that a question names
 HEADS = {"owner": "Asked by", "came": "What became of it"}
-# In the session: the rows of the table and the filter that they passed, the count of its selections, what is to be
-# confirmed, and what came of the last decision.
-_ROWS, _FILTER, _ROUND = "hint_rows", "hint_filter", "hint_round"
+# In the session: the rows of the table and the filter that they passed, the count of its selections, the table's name,
+# what is to be confirmed, and what came of the last decision.
+_ROWS, _FILTER, _ROUND, _TABLE = "hint_rows", "hint_filter", "hint_round", "hint_table"
 _QUESTION, _RESULT = "hint_question", "hint_result"
 ENDS = {"withdrawn": "taken back", "expired": "expired", "released": "released"}
 DONE = {"approve": "approved", "withdraw": "taken back"}
@@ -76,14 +76,14 @@ def draw(site: Site, hints: Sequence[HintJson], now: datetime) -> None:
         return
     shown = _kept(hints) if chosen else found
     devices = {one.id: one for one in site.client.incidents(frames.RECENT_INCIDENTS)}
-    _table(site, rows(shown, devices, now))
     st.session_state[_ROWS] = shown
+    _table(site, rows(shown, devices, now))
     st.caption(f"{words.many(len(found), 'hint')} of {len(hints):,}")
     newer = len({hint.id for hint in found} - {hint.id for hint in shown})
     if newer:
         st.caption(f":material/update: {words.many(newer, 'newer hint')}: shown once no row is selected")
     if site.may("act:approve"):
-        _decisions(site, [hint for hint in shown if hint.id in chosen])
+        _decisions(site, hints, [hint for hint in shown if hint.id in chosen])
 
 
 def _filters(hints: Sequence[HintJson]) -> HintFilter:
@@ -163,20 +163,23 @@ def judged(outcome: HintOutcomeJson) -> str:
     return f"{text} ({', '.join(figures)})" if figures else text
 
 
-def _key() -> str:
-    """The table's name: another one for each selection, so that one that is over comes back for no other rows."""
-    return f"hint_table_{st.session_state.get(_ROUND, 0)}"
+def _new_key() -> str:
+    """The table's name: another one for each selection and for other rows, so that no click is taken for another's."""
+    shown = "\n".join(hint.id for hint in st.session_state[_ROWS])
+    digest = hashlib.blake2b(shown.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return f"hint_table_{st.session_state.get(_ROUND, 0)}_{digest}"
 
 
 def _forget_selection() -> None:
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
-    st.session_state[_QUESTION] = None
+    st.session_state[_QUESTION] = st.session_state[_TABLE] = None
 
 
 def _chosen() -> frozenset[str]:
     """The ids of the selected hints: of the rows as they were when they were selected."""
     shown: Sequence[HintJson] = st.session_state.get(_ROWS, ())
-    found = st.session_state.get(_key()) or {}
+    table = st.session_state.get(_TABLE)
+    found = (st.session_state.get(table) if table else None) or {}
     places = found.get("selection", {}).get("rows", ())
     return frozenset(shown[place].id for place in places if 0 <= place < len(shown))
 
@@ -195,14 +198,17 @@ def _table(site: Site, found: Sequence[Row]) -> None:
     options: dict[str, Any] = {}
     if site.may("act:approve"):
         options = {"on_select": "rerun", "selection_mode": "multi-row"}
-    frames.draw(found, _key(), configured, most=8, **options)
+    st.session_state[_TABLE] = _new_key()
+    frames.draw(found, st.session_state[_TABLE], configured, most=8, **options)
 
 
-def _decisions(site: Site, chosen: Sequence[HintJson]) -> None:
+def _decisions(site: Site, hints: Sequence[HintJson], chosen: Sequence[HintJson]) -> None:
     """One question for all that are selected, then each by its own request."""
     question = st.session_state.get(_QUESTION)
     if question is not None:
-        _confirm(site, *question)
+        news = {hint.id: hint for hint in hints}
+        verb, asked = question
+        _confirm(site, verb, [news.get(one.id, one) for one in asked])
         return
     if not chosen:
         return
@@ -224,8 +230,8 @@ def _decisions(site: Site, chosen: Sequence[HintJson]) -> None:
 
 
 def _confirm(site: Site, verb: str, found: Sequence[HintJson]) -> None:
-    named = "; ".join(words.plain(f"{one.action} {one.node}") for one in found[:NAMED])
-    named += f"; and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+    """The question names each hint as it is now: a watch that became a drain is asked as one."""
+    named = "; ".join(words.plain(f"{one.action} {one.node}") for one in found)
     many = words.many(len(found), "hint")
     what = {
         "approve": f"{many} will be sent to the scheduler: {named}.",
@@ -249,15 +255,20 @@ def _leave() -> None:
 
 
 def _decide(site: Site, verb: str, found: Sequence[HintJson]) -> None:
-    """A request a hint: one that is refused holds up no other."""
-    failed = list[tuple[str, str]]()
+    """A request a hint: one that is refused holds up no other. What is not what the person read is left alone."""
+    failed, decided = list[tuple[str, str]](), list[HintJson]()
     for one in found:
         try:
+            now = site.client.hint(one.id, one.node)
+            if now is not None and (now.action, now.state) != (one.action, one.state):
+                failed.append((f"{one.action} {one.node}", f"it is {now.action}, {now.state} now: select it again"))
+                continue
             site.client.decide(one.id, verb)
+            decided.append(one)
         except ApiProblem as trouble:
             failed.append((f"{one.action} {one.node}", str(trouble)))
-    first = sum(1 for one in found if one.approvals_needed > 1 and not one.approvals) if verb == "approve" else 0
-    st.session_state[_RESULT] = DecisionResult(verb, len(found) - len(failed), first, tuple(failed))
+    first = sum(1 for one in decided if one.approvals_needed > 1 and not one.approvals) if verb == "approve" else 0
+    st.session_state[_RESULT] = DecisionResult(verb, len(decided), first, tuple(failed))
     _forget_selection()
 
 

@@ -11,6 +11,7 @@ import streamlit as st
 from dashboard.client import ApiClient, ApiProblem, SignInOver
 from dashboard.text import words
 from dashboard.text import words as vocabulary
+from store.visible_text import html_text
 from wire.cluster import ClusterJson
 from wire.hints import CallerJson, HintMarkJson
 from wire.nodes import NodeJson
@@ -146,7 +147,7 @@ def _printed(site: Site, path: str) -> bytes:
     try:
         return site.client.printout(path)
     except ApiProblem as trouble:
-        return str(trouble).encode()
+        return html_text(str(trouble)).encode()
 
 
 def hint_line(hint: HintMarkJson) -> str:

@@ -8,6 +8,7 @@
 A GPU that is replaced, or counted otherwise after a boot, changes its names: each holds from when it was told.
 """
 
+import re
 from bisect import bisect_right, insort
 from datetime import datetime
 
@@ -16,6 +17,7 @@ from store.records.event import Event
 
 # Names that one node may teach, changes of one name, and nodes that are held.
 _MOST_OF_NODE, _MOST_CHANGES, _MOST_NODES = 64, 8, 100_000
+_INDEX = re.compile(r"\d{1,4}", re.ASCII)
 
 
 class NodeGpus:
@@ -62,8 +64,9 @@ class NodeGpus:
         """The index of the GPU that has a PCI address at a time, the least that was told; None where none was."""
         node = place.name.partition("/")[0]
         told = ((name, name.name.removeprefix(f"{node}/gpu")) for name in self._nodes.get(node, ()))
-        found = (int(number) for name, number in told if number.isdecimal() and self.of(name, time) == place)
-        return min(found, default=None)
+        # A node may tell any text for a UUID.
+        numbers = ((name, int(text)) for name, text in told if _INDEX.fullmatch(text))
+        return min((number for name, number in numbers if self.of(name, time) == place), default=None)
 
 
 def _time_of(told: tuple[datetime, Place]) -> datetime:

@@ -81,16 +81,18 @@ def test_old_data_is_said_before_all_else() -> None:
 def test_the_queue_tells_node_device_age_run_and_action() -> None:
     """One place is one entry; what nobody has taken comes first."""
     taken = LifeJson(state="acknowledged", owner="person:ann")
+    former = HintJson(id="f", node="gpu-001", action="watch", state="sent")
     hint = HintJson(id="h", node="gpu-001", action="drain", state="proposed")
     facts = PhoneFacts(
         CLUSTER,
         (),
         [incident("b", "gpu-002", taken), incident("a"), incident("a2", severity="error")],
-        [hint],
+        [former, hint],
         {"a": "llm-70b"},
     )
     page = text_of(facts)
     assert "Act now (2)" in page
+    assert "Act now (at least 2)" in text_of(replace(facts, is_cut=True))
     assert page.index("gpu-001, GPU 5") < page.index("gpu-002, GPU 5")
     for part in (f"{GONE}, 1 min ago", "Run hit: llm-70b", "1 more fault on this node", "Do: reboot the node"):
         assert f">{part}<" in page

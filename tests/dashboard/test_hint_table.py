@@ -29,7 +29,7 @@ def table_of(shown: Any) -> Any:
 
 def select(shown: Any, *places: int) -> Any:
     """Select rows, as a person does with the boxes at their left."""
-    key = f"hint_table_{shown.session_state['hint_round']}"
+    key = shown.session_state["hint_table"]
     shown.session_state[key] = {"selection": {"rows": list(places), "columns": [], "cells": []}}
     return shown.run()
 
@@ -78,6 +78,32 @@ def test_many_are_approved_with_one_question_and_each_refusal_is_told(drawn: Ope
     assert list(failed["hint"]) == ["cordon gpu-b"]
     assert "hint b has expired" in failed["why"][0]
     assert "selected**" not in seen(shown)
+
+
+def test_a_hint_that_became_another_under_the_question_is_not_decided(drawn: Opened, api: Any) -> None:
+    """The question asks of it as it is now, and what changed after it was read is left alone."""
+    given_hints(api, {"id": "a", "action": "watch"})
+    api.answers["hints/a/approve"] = {}
+    shown = pressed(select(drawn("hints"), 0), "many_approve")
+    given_hints(api, {"id": "a", "action": "drain"})
+    asked = shown.run()
+    assert "1 hint will be sent to the scheduler: drain gpu-a." in seen(asked)
+    given_hints(api, {"id": "a", "action": "drain", "state": "approved"})
+    shown = pressed(asked, "many_yes")
+    assert not api.said
+    assert (
+        "it is drain, approved now: select it again"
+        in next(frame.value for frame in shown.dataframe if list(frame.value) == ["hint", "why"])["why"][0]
+    )
+
+
+def test_a_click_on_rows_that_are_gone_selects_nothing(drawn: Opened, api: Any) -> None:
+    """Other rows are another table: a late click reaches none of them."""
+    given_hints(api, {"id": "a"})
+    shown = drawn("hints")
+    before = shown.session_state["hint_table"]
+    given_hints(api, {"id": "a"}, {"id": "new"})
+    assert shown.run().session_state["hint_table"] != before
 
 
 def test_what_is_selected_stays_selected_where_newer_hints_come(drawn: Opened, api: Any) -> None:

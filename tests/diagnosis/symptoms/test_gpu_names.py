@@ -64,6 +64,13 @@ def test_what_the_kernel_tells_of_an_address_bears_the_index(order: tuple[Event,
     assert folded(XID)[0].device.index is None
 
 
+@pytest.mark.parametrize("uuid", ["gpu" + "9" * 25, "gpu\u0663", "gpu-1", "gpu"])
+def test_a_uuid_that_is_made_up_is_no_index(uuid: str) -> None:
+    """No number is made of it that no answer could hold."""
+    both = said(9, "gpu_throttled", source="telemetry", pci=PCI, uuid=uuid)
+    assert {one.device.index for one in folded(XID, both)} == {None}
+
+
 def test_a_cure_by_another_name_cures() -> None:
     """The exporter sees it again, and names its UUID alone."""
     back = Event(BACK.time, BACK.node, "telemetry", "gpu_returned", device=BACK.device, id="back")
