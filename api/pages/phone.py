@@ -68,19 +68,13 @@ def to_do(incidents: Sequence[IncidentJson], now: datetime) -> list[list[Inciden
     found = [one for one in found if one.life is None or one.life.state not in _OVER]
     found = [one for one in found if one.action != "none" or one.severity == "fatal"]  # an error of a victim
     places: dict[str, list[IncidentJson]] = {}
-    for one in sorted(found, key=lambda one: (is_taken(one), _grade(one), -one.start.timestamp())):
+    for one in sorted(found, key=lambda one: (sayings.is_taken(one), _grade(one), -one.start.timestamp())):
         places.setdefault(one.node or f" {one.id}", []).append(one)
     return list(places.values())
 
 
 def _grade(incident: IncidentJson) -> int:
     return [*map(str, GRAVE)].index(incident.severity)
-
-
-def is_taken(incident: IncidentJson) -> bool:
-    """Whether somebody is at it, or has had it silenced."""
-    life = incident.life
-    return life is not None and (life.state != "open" or life.silenced_until is not None)
 
 
 def _answer(facts: PhoneFacts) -> list[str]:

@@ -23,7 +23,8 @@ _CAUSES = {"fabric": "network fabric", "application": "the training program"}
 class WeekFile:
     """What the page is made of, as the API answers it.
 
-    `running_h`: hours of wall time of all runs; `incidents`: the grave ones, newest first; `more`: there are more.
+    `running_h`: hours of wall time of all runs, without those of waiting to start; `incidents`: the grave ones, newest
+    first; `more`: there are more.
     """
 
     goodput: ClusterGoodputJson

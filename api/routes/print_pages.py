@@ -14,6 +14,7 @@ from api.answers.reply import content_of
 from api.edge.auth import Caller, Reader
 from api.pages.document import document
 from api.pages.incident import MOST_LINES, IncidentFile, incident_sections, incident_title
+from api.pages.phone import GRAVE
 from api.pages.week import MOST_ROWS, WeekFile, week_sections
 from api.routes.events import EventQuery, get_events
 from api.routes.goodput import CausesQuery, ClusterQuery, get_causes, get_cluster_goodput
@@ -21,7 +22,6 @@ from api.routes.hints import HintQuery, get_hints
 from api.routes.incidents import IncidentId, IncidentQuery, get_incident, get_incidents
 from api.routes.verdicts import get_verdict
 from api.server.state import Server, State
-from store.records.event import Severity
 from store.runs.losses import day_sums
 from wire.events import EventJson, IncidentJson
 from wire.goodput import CausesJson, ClusterGoodputJson
@@ -33,7 +33,6 @@ router = APIRouter(prefix="/print", tags=["incidents"])
 _MOST_VERDICTS = 4
 _AROUND = timedelta(seconds=1)
 _HOUR_MS = 3_600_000
-_GRAVE: tuple[Severity, ...] = ("fatal", "error")
 # What every healthy node says all the time.
 _ROUTINE = frozenset({"iteration", "telemetry", "evaluation", "checkpoint_save_start", "checkpoint_save", "job"})
 
@@ -92,7 +91,7 @@ def print_week(who: Reader, server: Server, query: Annotated[WeekQuery, Query()]
 def _incidents(who: Caller, server: State, window: tuple[datetime, datetime]) -> Sequence[IncidentJson]:
     """The newest grave ones that began within the window, one more than the page shows."""
     found: list[IncidentJson] = []
-    for severity in _GRAVE:
+    for severity in GRAVE:
         query = IncidentQuery(severity=severity, until=window[1], limit=MOST_ROWS + 1)
         page = content_of(Page[IncidentJson], get_incidents(who, server, query))
         found += [one for one in page.items if one.start >= window[0]]

@@ -98,6 +98,13 @@ def test_the_week_of_an_empty_store_is_a_page(client: TestClient) -> None:
     assert odd.status_code == 422
 
 
+def test_a_run_that_waits_to_start_is_not_running(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty hours in the queue and four of work: four hours without a stop."""
+    walls = [(NOW.date(), "waiting", 20 * 3_600_000, 0), (NOW.date(), "productive", 4 * 3_600_000, 0)]
+    monkeypatch.setattr("api.routes.print_pages.day_sums", lambda *_given: walls)
+    assert "No stop in 4.0 h of running" in client.get("/api/v1/print/week").text
+
+
 def test_the_week_tells_goodput_losses_and_incidents() -> None:
     """Each day and each cause in a row; how many incidents are left out is said."""
     level = {"gpu_hours": {"existing": 1000.0, "productive": 840.0}, "buckets": {"lost_work": 12.0}}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from wire.events import IncidentJson
 from wire.verdicts import VerdictJson
 from wire.words import values
 
@@ -50,9 +51,9 @@ def first_of(verdicts: Sequence[VerdictJson]) -> VerdictJson | None:
     return next(iter(named or unknown or found), None)
 
 
-def is_taken(verdict: VerdictJson) -> bool:
+def is_taken(one: VerdictJson | IncidentJson) -> bool:
     """Whether somebody is at it, or has had it silenced."""
-    life = verdict.life
+    life = one.life
     return life is not None and (life.state != "open" or life.silenced_until is not None)
 
 
