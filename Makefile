@@ -15,13 +15,18 @@ endif
 # Tests start hundreds of programs: without kept bytecode each start costs two seconds of a processor more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test deep check bench screenshot formats grafana chart contract calibration fuzz bootstrap everything format sbom deb image-test licences packages clean
+.PHONY: run test compiled deep check bench screenshot formats grafana chart contract calibration fuzz bootstrap everything format sbom deb image-test licences packages clean
 
 run: bootstrap
 	$(VENV)/bin/foreshock demo $(ARGS)
 
-test: everything packages
+test: everything
+	@$(MAKE) --silent --jobs=2 compiled packages
 	$(RUN) pytest -n auto --dist loadgroup $(ARGS)
+
+# The tests' bytecode, made once while packages are installed: else each process of a run makes all of it.
+compiled: everything
+	@$(RUN) pytest --collect-only -qq -n0 $(ARGS) >/dev/null 2>&1 || true
 
 # Properties alone, each with a hundred times its examples: hours.
 deep: everything packages

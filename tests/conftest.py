@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import gc
+import os
 import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -32,11 +33,17 @@ ON_POSTGRES = pytest.param("postgresql", marks=pytest.mark.integration)
 
 # A loaded machine makes no test fail: neither examples nor their making are timed. A failure prints what reproduces it;
 # here its example is kept in .hypothesis besides, and runs first until it passes.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "patient", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 # Other examples each time, even where hypothesis sees that it runs in CI and would draw the same ones.
 settings.register_profile(PROFILE, settings.get_profile("patient"), derandomize=False)
 # Conftest is read before the option --hypothesis-profile is obeyed, so that this is no more than the default.
 settings.load_profile("patient")
+
+# As many processes run as there are cores and more: threads of arithmetic that wait for one another cost a fifth of a
+# training's processor time here, and double its duration. What tests start inherits it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A server without tokens answers to the names of the loopback alone (api/edge/hosts.py): tests ask for one of them.
 assert TestClient.__init__.__defaults__ is not None

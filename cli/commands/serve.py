@@ -173,6 +173,7 @@ def _serve_one(start: _Start, engine: sa.Engine, place: Member | tuple[str, int]
         host=host,
         port=port,
         http=PatientProtocol,
+        ws="none",
         ssl_context_factory=None if tls is None else lambda _config, _default: tls,
         log_level="warning",
         log_config=None,  # as every command logs

@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+if TYPE_CHECKING:  # a database that is at the newest revision needs none of it, and it loads for a fifth of a second
+    from alembic.config import Config
 
 BUSY_TIMEOUT_S = 30.0
 # A server process: 25 connections at most, so that three fit into PostgreSQL's own limit of 100. Who finds none free
@@ -158,6 +158,8 @@ def migrate(engine: sa.Engine) -> None:
     Raises:
         DatabaseError: another process has been migrating this database for `_MIGRATION_WAIT_S`.
     """
+    if revision(engine) == newest_revision():
+        return
     config = _config()
     if engine.dialect.name != "postgresql":
         with writing(engine).begin() as connection:
@@ -178,7 +180,9 @@ def migrate(engine: sa.Engine) -> None:
             guard.execute(sa.text("SELECT pg_advisory_unlock(:key)"), {"key": _MIGRATION_LOCK})
 
 
-def _upgrade(config: Config, connection: sa.Connection) -> None:
+def _upgrade(config: "Config", connection: sa.Connection) -> None:
+    from alembic import command
+
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
@@ -186,18 +190,32 @@ def _upgrade(config: Config, connection: sa.Connection) -> None:
 def revision(engine: sa.Engine) -> str | None:
     """The schema revision that the database is at; None before the first migration."""
     with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return revision_of(connection)
+
+
+def revision_of(connection: sa.Connection) -> str | None:
+    """The same over a connection."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return found
 
 
 @cache
-def newest_revision() -> str | None:
-    """The schema revision that this program needs: found by loading every migration, so once."""
-    return ScriptDirectory.from_config(_config()).get_current_head()
+def newest_revision() -> str:
+    """The schema revision that this program needs: a migration's file begins with its revision."""
+    return max(path.name[:4] for path in _migrations().joinpath("versions").iterdir() if path.name[:4].isdigit())
 
 
-def _config() -> Config:
+def _migrations() -> Traversable:
+    return resources.files("store").joinpath("migrations")
+
+
+def _config() -> "Config":
+    from alembic.config import Config
+
     config = Config()
-    config.set_main_option("script_location", str(resources.files("store").joinpath("migrations")))
+    config.set_main_option("script_location", str(_migrations()))
     return config
 
 

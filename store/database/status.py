@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy.exc import OperationalError
 
+from store.database.connections import revision_of
 from store.database.coordination import lapsed
 from store.database.partitions import DIVIDED, partitions
 from store.tables import hint_tables, schema
@@ -29,7 +29,7 @@ def store_status(connection: sa.Connection) -> dict[str, Any]:
     )
     batches, waiting, set_aside = connection.execute(counts).one()
     return {
-        "revision": MigrationContext.configure(connection).get_current_revision(),
+        "revision": revision_of(connection),
         "bytes": _size(connection),
         "tables": [_table(connection, table, sizes) for table in hint_tables.metadata.sorted_tables],
         "intake": {"batches": batches, "events": int(waiting), "set_aside": set_aside},

@@ -219,7 +219,7 @@ OTHER_KEYS = ("start", "end", "state", "reason", "samples", "gpus_seen", "power_
 FIELDS = st.dictionaries(st.sampled_from((*EVENT_KEYS, *OTHER_KEYS)), JSON)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(
     path=st.sampled_from(["events", "telemetry", "outages", "alerts", "logs"]),
     body=st.binary(max_size=80).map(bytes)

@@ -39,15 +39,17 @@ def children(pid: int) -> Iterator[int]:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("way", ["option", "environment", "file"])
-def test_no_process_list_shows_the_password_of_a_server(tmp_path: Path, postgres_server: Postgres, way: str) -> None:
+@pytest.mark.parametrize(("way", "count"), [("option", 2), ("environment", 1), ("file", 1)])
+def test_no_process_list_shows_the_password_of_a_server(
+    tmp_path: Path, postgres_server: Postgres, way: str, count: int
+) -> None:
     """Of the parent and of each process that it starts; nor does the log."""
     url, log, file = with_password(postgres_server.new_database()), tmp_path / "serve.log", tmp_path / "url"
     file.write_text(url + "\n")
     given = {"option": ["--db", url]}.get(way, [])
     settings = {"environment": {"FORESHOCK_DB": url}, "file": {"FORESHOCK_DB_FILE": str(file)}}.get(way, {})
     with log.open("wb") as out:
-        command = [FORESHOCK, "serve", "--port", "0", "--processes", "2", *given]
+        command = [FORESHOCK, "serve", "--port", "0", "--processes", str(count), *given]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(**settings)
         )
@@ -55,25 +57,30 @@ def test_no_process_list_shows_the_password_of_a_server(tmp_path: Path, postgres
         wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, 60)
         assert process.poll() is None, log.read_text()
         lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(process.pid)}
-        assert len(lines) >= 3
+        assert len(lines) >= (3 if count > 1 else 1)
         assert [line for line in lines.values() if SECRET.encode() in line] == []
     finally:
         stop(process, signal.SIGTERM)
     assert SECRET not in log.read_text()
 
 
+URLS = [
+    f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/none",
+    f"postgresql+psycopg://u@127.0.0.1:1/none?password={SECRET}",
+    f"oracle://u:{SECRET}@db/x",
+    f"no url://u:{SECRET}@db",
+]
+
+
 @pytest.mark.parametrize(
-    "url",
+    ("command", "url"),
     [
-        f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/none",
-        f"postgresql+psycopg://u@127.0.0.1:1/none?password={SECRET}",
-        f"oracle://u:{SECRET}@db/x",
-        f"no url://u:{SECRET}@db",
+        *((["db", "status"], url) for url in URLS),
+        *(([*command], URLS[1]) for command in (("db", "migrate"), ("serve", "--port", "0"), ("doctor",))),
     ],
 )
-@pytest.mark.parametrize("command", [["db", "status"], ["db", "migrate"], ["serve", "--port", "0"], ["doctor"]])
-def test_no_error_shows_the_password(url: str, command: list[str]) -> None:
-    """A database that is away, of another kind, or no URL at all."""
+def test_no_error_shows_the_password(command: list[str], url: str) -> None:
+    """A database that is away, of another kind, or no URL at all: every command opens it in one place."""
     done = subprocess.run(
         [FORESHOCK, *command],
         capture_output=True,

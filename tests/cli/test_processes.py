@@ -147,7 +147,7 @@ def test_an_address_is_shown_as_a_browser_takes_it() -> None:
 
 @pytest.mark.integration
 class TestPair:
-    """Two processes that nothing happens to."""
+    """Two processes, whatever happens to one of them."""
 
     def test_both_serve_and_what_comes_twice_is_stored_once(self, pair: Served) -> None:
         """The same bodies at the same time, through either."""
@@ -192,26 +192,23 @@ class TestPair:
         wait_for(lambda: pair.text("/metrics").count('foreshock_process_up{process="1"} 1.0') == 1)
         assert before[1] in pair.members()
 
-
-@pytest.mark.integration
-def test_sigterm_lets_a_request_end_and_leaves_nothing(postgres_server: Postgres) -> None:
-    """The processes end in order; the parent's exit is 0."""
-    with served(postgres_server.new_database(), "--processes", "2") as server:
-        members = server.members()
+    def test_sigterm_lets_a_request_end_and_leaves_nothing(self, pair: Served) -> None:
+        """The last of the pair: its processes end in order, and the parent's exit is 0."""
+        before, members = pair.stored(), pair.members()
         body = json.dumps(events(1, "last")).encode()
-        host, port = server.address.removeprefix("http://").split(":")
+        host, port = pair.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=patience(30)) as client:
             head = f"POST /api/v1/events HTTP/1.1\r\nHost: {host}:{port}\r\nExpect: 100-continue\r\n"
             client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
             assert client.recv(4096).startswith(b"HTTP/1.1 100")  # its turn has come
             client.sendall(body[:10])
-            server.process.send_signal(signal.SIGTERM)
+            pair.process.send_signal(signal.SIGTERM)
             wait_for(lambda: _refuses(host, int(port)))
             client.sendall(body[10:])
             assert client.recv(4096).startswith(b"HTTP/1.1 200")
-        assert server.process.wait(patience(60)) == 0
+        assert pair.process.wait(patience(60)) == 0
         assert not [pid for pid in members if Path(f"/proc/{pid}").exists()]
-        assert server.stored() == 1
+        assert pair.stored() == before + 1
 
 
 @pytest.mark.integration

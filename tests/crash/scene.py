@@ -13,7 +13,7 @@ from crash.feeds import KMSG, Feed, KernelLog, KernelRing, TrainingLog
 from crash.proof import Rows, differences, totals, wait_until_all_is_stored, wait_until_counted
 from real.fleet import Fleet
 
-ROUNDS = int(os.environ.get("CRASH_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "4"))
 SEED = int(os.environ.get("CRASH_SEED") or secrets.randbelow(10**6))
 NODE = "gpu-017"
 TABLE = os.environ.get("CRASH_TABLE")

@@ -1,5 +1,6 @@
 """People sign in to the dashboard at a real OpenID provider, in a real browser; the API goes by their role."""
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from cli.commands.dashboard import DashboardAddress, running
 from cli.config.dashboard import DashboardSignIn
 from cli.processes.children import free_port
 from schedulers.policy.settings import ApprovalRule, Policy
-from store.database.connections import writing
+from store.database.connections import open_database, writing
 from store.events.append import append_nodes
 from store.hints.hint_log import audit_page, read_hint, save_hint
 from store.records.hint import Evidence, Hint
@@ -105,6 +106,16 @@ def signed_in(address: str, subject: str, email: str, shot: Path | None = None) 
         yield page
 
 
+@pytest.fixture(scope="module")
+def looked_at(migrated_file: Path, issuer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a dashboard for those who only look."""
+    folder = tmp_path_factory.mktemp("looked-at")
+    engine = open_database(f"sqlite:///{shutil.copyfile(migrated_file, folder / 'foreshock.db')}")
+    with served(engine, issuer, None) as api, dashboard(api, issuer, folder) as address:
+        yield address
+    engine.dispose()
+
+
 def wait_until(page: Page, text: str) -> None:
     """Wait for a page that is none of Streamlit's."""
     page.wait_for([text], 60)
@@ -163,13 +174,9 @@ def test_a_large_approval_takes_two_people_whom_both_pages_name(engine: sa.Engin
     assert audited(engine)[:2] == [("person:bob@example.com", "approved"), ("person:alice@example.com", "proposed")]
 
 
-def test_a_viewer_sees_the_hint_and_no_button(engine: sa.Engine, issuer: str, tmp_path: Path) -> None:
+def test_a_viewer_sees_the_hint_and_no_button(looked_at: str, tmp_path: Path) -> None:
     """And is told which are absent, and why."""
-    with (
-        served(engine, issuer, None) as api,
-        dashboard(api, issuer, tmp_path) as address,
-        signed_in(address, "u-3", "vera@example.com") as page,
-    ):
+    with signed_in(looked_at, "u-3", "vera@example.com") as page:
         assert "Your role (viewer) may not approve or withdraw hints, stop or resume hints or reset" in page.text()
         labels = page.evaluate("[...document.querySelectorAll('button')].map(b => b.innerText)")
         assert not {"Approve", "Withdraw", "Undo"} & set(labels)
@@ -177,9 +184,9 @@ def test_a_viewer_sees_the_hint_and_no_button(engine: sa.Engine, issuer: str, tm
         page.screenshot(tmp_path / "viewer.png")
 
 
-def test_a_person_without_a_role_sees_nothing(engine: sa.Engine, issuer: str, tmp_path: Path) -> None:
+def test_a_person_without_a_role_sees_nothing(looked_at: str, tmp_path: Path) -> None:
     """Signed in at the provider, and yet nobody here."""
-    with served(engine, issuer, None) as api, dashboard(api, issuer, tmp_path) as address, opened(address) as page:
+    with opened(looked_at) as page:
         page.wait_for(["Sign in to see the cluster"], 60)
         page.click("Sign in")
         wait_until(page, "Authorize Client")

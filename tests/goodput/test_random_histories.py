@@ -113,14 +113,14 @@ def check(made: Ledger) -> None:
     made.to_json()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(histories())
 def test_every_history_has_an_exact_ledger(records: RunRecords) -> None:
     """Sums, bounds, GPU time."""
     check(account(records))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(histories(), some.integers(0, 400))
 def test_an_account_as_of_a_moment_uses_nothing_later(records: RunRecords, seconds: int) -> None:
     """It is the same with what came later taken away, and ends by then."""
@@ -144,7 +144,7 @@ def _known(job: Job, until: datetime) -> tuple[Job, list[datetime | None], datet
     return job, moments, None if moments[2] is not None else job.end
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(histories())
 def test_gpu_time_of_one_size_is_that_many_times_the_time_held(records: RunRecords) -> None:
     """Where no two attempts overlap it is the wall time's buckets, each times the size."""

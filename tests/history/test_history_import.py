@@ -192,37 +192,50 @@ def killed(words: list[str], file: Path, windows_done: int) -> None:
     process.wait(patience(10))
 
 
+@pytest.fixture(scope="module")
+def whole(past: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
+    """What an import of the whole range gives that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("whole")
+    shutil.copytree(past, folder / "data")
+    with past_prometheus(folder, None) as server:
+        words = command(server.url, folder / "whole.db")
+        subprocess.run(words, check=True, capture_output=True, timeout=patience(120))
+    return content(folder / "whole.db")
+
+
 @pytest.mark.integration
-def test_an_import_that_is_killed_anywhere_goes_on_where_it_was(prometheus: PastPrometheus, tmp_path: Path) -> None:
+def test_an_import_that_is_killed_anywhere_goes_on_where_it_was(
+    prometheus: PastPrometheus, tmp_path: Path, whole: dict[str, list[tuple[object, ...]]]
+) -> None:
     """kill -9 at three moments; in the end the rows are those of an import that was never killed."""
-    whole, broken = tmp_path / "whole.db", tmp_path / "broken.db"
-    subprocess.run(command(prometheus.url, whole), check=True, capture_output=True, timeout=patience(120))
+    broken = tmp_path / "broken.db"
     for done in (0, 5, 15):
         killed(command(prometheus.url, broken), broken, done)
     last = subprocess.run(
         command(prometheus.url, broken), check=True, capture_output=True, text=True, timeout=patience(120)
     )
     assert "were taken before" in last.stdout
-    assert content(broken) == content(whole)
+    assert content(broken) == whole
 
 
 @pytest.mark.integration
-def test_a_prometheus_that_dies_in_mid_range_is_waited_for(prometheus: PastPrometheus, tmp_path: Path) -> None:
+def test_a_prometheus_that_dies_in_mid_range_is_waited_for(
+    prometheus: PastPrometheus, tmp_path: Path, whole: dict[str, list[tuple[object, ...]]]
+) -> None:
     """It comes back at the same address: the import ends well, and with the same rows."""
-    whole, broken = tmp_path / "whole.db", tmp_path / "broken.db"
-    subprocess.run(command(prometheus.url, whole), check=True, capture_output=True, timeout=patience(120))
+    broken = tmp_path / "broken.db"
     process = subprocess.Popen(command(prometheus.url, broken), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_for("some windows are written", lambda: begun(broken, 1) or process.poll() is not None)
     prometheus.kill()
     prometheus.start()
     _out, said = process.communicate(timeout=patience(180))
     assert process.returncode == 0, said
-    assert content(broken) == content(whole)
+    assert content(broken) == whole
 
 
 @pytest.mark.integration
 def test_a_prometheus_that_stays_dead_is_told_and_the_rest_is_taken_later(
-    prometheus: PastPrometheus, database: sa.Engine, tmp_path: Path
+    prometheus: PastPrometheus, database: sa.Engine, tmp_path: Path, whole: dict[str, list[tuple[object, ...]]]
 ) -> None:
     """The sentence says until when the history is taken, and what to do."""
     part = datetime(2025, 3, 1, tzinfo=UTC)
@@ -245,11 +258,9 @@ def test_a_prometheus_that_stays_dead_is_told_and_the_rest_is_taken_later(
     prometheus.start()
     rest = taken(database, prometheus.url)
     assert rest.taken_before * 3600 == int(str(until)) / 1e6 - SINCE.timestamp()
-    alone = tmp_path / "alone.db"
-    subprocess.run(command(prometheus.url, alone), check=True, capture_output=True, timeout=patience(120))
-    ours, theirs = content(tmp_path / "history.db"), content(alone)
-    assert ours["events"] == theirs["events"]
-    assert ours["telemetry"] == theirs["telemetry"]
+    ours = content(tmp_path / "history.db")
+    assert ours["events"] == whole["events"]
+    assert ours["telemetry"] == whole["telemetry"]
 
 
 def test_a_range_is_cut_to_whole_hours_that_are_over() -> None:

@@ -93,12 +93,14 @@ def test_columns_beyond_the_limit_are_counted_and_the_first_is_named(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.skipif(not DRIVES.is_dir(), reason="the real drives ../shared/data/drives are not on this machine")
-def test_real_drives_keep_every_value_of_every_column(engine: sa.Engine) -> None:
-    """As many entries as the tables have values, and the same sums; the drives' models are kept."""
-    summary = ingest_archive(engine, DRIVES)
+def test_real_drives_keep_every_value_of_every_column(engine: sa.Engine, tmp_path: Path) -> None:
+    """As many entries as a year's table has values, and the same sums; the drives' models are kept."""
+    (tmp_path / "telemetry").mkdir()
+    for name in ("nodes.csv", "outages.csv", "telemetry/2015.parquet"):
+        (tmp_path / name).symlink_to(DRIVES / name)
+    summary = ingest_archive(engine, tmp_path)
     assert summary.troubles == ()
-    assert summary.total().new == 567_190
-    tables = [pq.read_table(path) for path in sorted((DRIVES / "telemetry").glob("*.parquet"))]
+    tables = [pq.read_table(path) for path in sorted((tmp_path / "telemetry").glob("*.parquet"))]
     with engine.connect() as connection:
         nodes = read_nodes(connection)
         index = {node.node: i for i, node in enumerate(nodes)}

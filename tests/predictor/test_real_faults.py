@@ -19,7 +19,7 @@ def test_history_alone_predicts_a_real_fleet_a_little(engine: sa.Engine) -> None
     """Published for 7 days: AP 0.057 [0.036, 0.108], ROC AUC 0.57 to 0.60; a far better figure is a leak."""
     ingest_archive(engine, FAULTS)
     first = parse_time("2024-07-09T00:00:00Z")
-    settings = BacktestSettings(168, 168.0, test_start=first, fold_days=60, learn_cadence_h=24)
+    settings = BacktestSettings(168, 168.0, test_start=first, fold_days=120, learn_cadence_h=24)
     report = backtest(engine, settings)
     assert report["nodes"] == 400
     assert 0.018 < report["prevalence"] < 0.028

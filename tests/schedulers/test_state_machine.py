@@ -40,7 +40,7 @@ from .hint_judge import HOUR, Judge
 from .model_scheduler import Mark, ModelScheduler
 from .model_world import NODES, START, add_fault, add_scores, empty, memory, set_heartbeats, set_job, set_outage
 
-RUNS = 60
+RUNS = 30
 SHARDS = 15 if is_deep() else 2
 STEPS = 7
 

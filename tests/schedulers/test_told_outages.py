@@ -34,7 +34,7 @@ def look(engine: sa.Engine, now: datetime = NOW) -> Inputs:
 
 
 @pytest.mark.hypothesis
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(flood, told, st.dictionaries(st.sampled_from(NODES), st.sampled_from([0.05, 0.3, 0.9])))
 def test_outages_that_no_scheduler_shows_change_no_new_hint(faults: Any, outages: Any, ages: dict[str, float]) -> None:
     """The decision is the same as without them: each fault is answered as if nobody had told anything."""

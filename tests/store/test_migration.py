@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic.config import Config
+from alembic.script import ScriptDirectory
 from real.postgres import Postgres
 
 from store.database import connections
@@ -19,7 +19,7 @@ NEXT = '''"""A column that the next release adds."""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "next"
+revision = "9999"
 down_revision = "{newest}"
 
 
@@ -34,13 +34,18 @@ def next_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     """The program as it is after one revision more."""
     folder = tmp_path / "migrations"
     shutil.copytree(str(resources.files("store").joinpath("migrations")), folder)
-    (folder / "versions" / "next.py").write_text(NEXT.format(newest=newest_revision()))
-    config = Config()
-    config.set_main_option("script_location", str(folder))
-    monkeypatch.setattr(connections, "_config", lambda: config)
+    (folder / "versions" / "9999_next.py").write_text(NEXT.format(newest=newest_revision()))
+    monkeypatch.setattr(connections, "_migrations", lambda: folder)
     newest_revision.cache_clear()
     yield
     newest_revision.cache_clear()
+
+
+def test_the_newest_revision_is_alembics() -> None:
+    """It is read off the names of files; each is that of the revision in it."""
+    scripts = ScriptDirectory.from_config(connections._config())
+    assert newest_revision() == scripts.get_current_head()
+    assert all(Path(script.path).name[:5] == f"{script.revision}_" for script in scripts.walk_revisions())
 
 
 def test_a_database_of_the_release_before_is_brought_to_the_next_with_its_rows(
@@ -53,7 +58,7 @@ def test_a_database_of_the_release_before_is_brought_to_the_next_with_its_rows(
     request.getfixturevalue("next_release")
     assert revision(any_engine) == before != newest_revision()
     migrate(any_engine)
-    assert revision(any_engine) == newest_revision() == "next"
+    assert revision(any_engine) == newest_revision() == "9999"
     with any_engine.connect() as connection:
         assert connection.execute(sa.text('SELECT node, "row" FROM nodes')).all() == [("gpu-017", "none")]
 

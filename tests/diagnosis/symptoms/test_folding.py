@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
-from diagnosis.symptoms.folding import MOST_SYMPTOMS, SymptomFold
+from diagnosis.symptoms import folding
+from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.meaning import kinds_that_matter, meaning_of
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom
 from store.catalog_rows import rows
@@ -137,14 +138,16 @@ def test_work_is_no_symptom(kind: str) -> None:
     assert folded(at(0, kind=kind)) == []
 
 
-def test_what_is_held_is_bounded() -> None:
+def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sender of ever new devices makes the oldest go."""
+    most = 2000
+    monkeypatch.setattr(folding, "MOST_SYMPTOMS", most)
     fold = SymptomFold(DeviceGraph())
-    fold.take(at(number, f"n{number}") for number in range(MOST_SYMPTOMS + 1))
-    assert len(fold) <= MOST_SYMPTOMS
-    assert fold.symptoms()[-1].node == f"n{MOST_SYMPTOMS}"
-    assert fold.forget(NOON + timedelta(seconds=MOST_SYMPTOMS)) > 0
-    assert [symptom.node for symptom in fold.symptoms()] == [f"n{MOST_SYMPTOMS}"]
+    fold.take(at(number, f"n{number}") for number in range(most + 1))
+    assert len(fold) <= most
+    assert fold.symptoms()[-1].node == f"n{most}"
+    assert fold.forget(NOON + timedelta(seconds=most)) > 0
+    assert [symptom.node for symptom in fold.symptoms()] == [f"n{most}"]
 
 
 def test_the_table_names_known_kinds_of_events_and_symptoms() -> None:

@@ -49,7 +49,7 @@ def parts(rows: list[LogRow], chance: random.Random, late: int) -> Iterator[list
         coming = coming[size:]
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans(), st.sampled_from([0, 0, 2, 10, 100]))
 # A program that starts anew within a second of the last one's end: the job's start lies between two plain lines.
 @example(seed=373357, whole_seconds=False, undated=False, late=0)
@@ -114,7 +114,7 @@ def told_of(jobs: Sequence[Job], chance: random.Random) -> list[Job]:
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans(), st.sampled_from([0, 0, 2, 10, 100]))
 def test_jobs_that_come_after_their_lines_part_them_all_the_same(
     seed: int, whole_seconds: bool, undated: bool, late: int
