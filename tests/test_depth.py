@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-OWN = {"implicit": 100, "explicit": 3, "one": 2, "another": 2, "method": 4, "machine": 2, "machine by hand": 2}
+OWN = {"implicit": 60, "explicit": 3, "one": 2, "another": 2, "method": 4, "machine": 2, "machine by hand": 2}
 
 
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
