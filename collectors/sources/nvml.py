@@ -47,7 +47,17 @@ def _ecc(kind: int, counter: int) -> Read:
 
 
 def _violation(policy: str) -> Read:
-    return lambda nvml, gpu: nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, policy)).violationTime
+    """How long a policy held the clocks down, nanoseconds: a field, where the older call takes up to a millisecond."""
+
+    def read(nvml: Any, gpu: Any) -> float:
+        try:
+            return _field_value(nvml, gpu, getattr(nvml, f"NVML_FI_DEV_PERF_POLICY_{policy}"))
+        except nvml.NVMLError:  # an old driver, or a GPU that is lost: this call tells
+            return float(
+                nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, f"NVML_PERF_POLICY_{policy}")).violationTime
+            )
+
+    return read
 
 
 def _retired(cause: int) -> Read:
@@ -84,7 +94,11 @@ def reasons_reader(nvml: Any) -> Callable[[Any], int]:
 
 
 def _memory_ratio(nvml: Any, gpu: Any) -> float:
-    memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+    """Without what the driver itself holds back, as nvidia-smi and DCGM count."""
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(gpu, nvml.nvmlMemory_v2)
+    except nvml.NVMLError_FunctionNotFound:  # a driver before 510
+        memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
     return float(memory.used / memory.total) if memory.total else 0.0
 
 
@@ -104,9 +118,9 @@ _VALUES: Mapping[str, Read] = {
     "pcie_replay": lambda nvml, gpu: nvml.nvmlDeviceGetPcieReplayCounter(gpu),
     "pcie_link_gen": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
     "pcie_link_width": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),
-    "thermal_violation": _violation("NVML_PERF_POLICY_THERMAL"),
-    "power_violation": _violation("NVML_PERF_POLICY_POWER"),
-    "reliability_violation": _violation("NVML_PERF_POLICY_RELIABILITY"),
+    "thermal_violation": _violation("THERMAL"),
+    "power_violation": _violation("POWER"),
+    "reliability_violation": _violation("RELIABILITY"),
     **{name: _ecc(*numbers) for name, numbers in _ECC.items()},
 }
 
@@ -176,6 +190,7 @@ def _fabric(nvml: Any, gpu: Any) -> dict[str, float]:
     return {
         name: float(value)
         for info in _one(nvml, read)
+        if info.state != nvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED
         for name, value in (("fabric_state", info.state), ("fabric_health_mask", info.healthMask))
     }
 

@@ -22,7 +22,7 @@ from store.records.event import Cause
 from store.records.outage import Outage
 
 # Effects of a job as a whole.
-OF_JOBS = frozenset({"hang", "program_error", "peer_complaint", "gpu_program", "gpu_follow_on", STOP})
+OF_JOBS = frozenset({"hang", "program_error", "memory_limit", "peer_complaint", "gpu_program", "gpu_follow_on", STOP})
 # Lines that complain of another one.
 _ACCUSING = frozenset({"hang", "peer_complaint", "storage_complaint"})
 # What planned work brings about.

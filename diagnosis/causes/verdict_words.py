@@ -77,6 +77,7 @@ _SHOWS: dict[str, str] = {
     "rank_missing": "did not come where others wait",
     "slow": "were slow",
     "program_error": "reported a program error",
+    "memory_limit": "killed a program at its memory limit",
     "peer_complaint": "could not reach a peer",
     "corruption": "computed wrong numbers",
 }

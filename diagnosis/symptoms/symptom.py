@@ -36,6 +36,7 @@ SymptomKind: TypeAlias = Literal[
     "rank_missing",  # the rank that they wait for
     "slow",
     "program_error",  # the training program's own report
+    "memory_limit",  # a job that wanted more memory than it was given: no part of the machine brings that about
     "peer_complaint",  # somebody cannot reach somebody: `points_at`
     "corruption",  # numbers that are wrong
 ]

@@ -224,7 +224,7 @@ def _fresh(news: Sequence[NewLogLines], source: str) -> list[LogRow] | None:
             return None
         received_us = _us(one.received)
         for origin, kind, stored_us, attributes, file, number, name in one.lines:
-            if origin not in _READ or kind not in KINDS or _of_another_rank(attributes):
+            if origin not in _READ or kind not in KINDS or _of_another_rank(origin, kind, attributes):
                 continue
             if origin != source:
                 return None
@@ -239,14 +239,19 @@ def read_rows(connection: sa.Connection, run: str, since_us: int | None = None) 
     for source, received_us, reported in stored_lines(connection, run, sorted(_READ), KINDS, since):
         if since_us is not None and reported[1] < since_us:
             continue
-        if source == CHECKPOINTS or not _of_another_rank(reported[2]):
+        if source == CHECKPOINTS or not _of_another_rank(source, reported[0], reported[2]):
             found.setdefault(source, []).append(row_of(reported, received_us))
     return found
 
 
-def _of_another_rank(attributes: Any) -> bool:
-    """Whether a rank beside the first tells of the same iterations: all ranks do the same ones."""
-    return attributes.get("rank") not in (None, 0) and attributes.get("iterations") is not None
+def _of_another_rank(source: str, kind: str, attributes: Any) -> bool:
+    """Whether a rank beside the first tells of the same work: all ranks do the same.
+
+    The hook may write of each rank all that it does; what ended the training any rank may know.
+    """
+    if attributes.get("rank") in (None, 0):
+        return False
+    return attributes.get("iterations") is not None or (source == "hook" and kind != "training_error")
 
 
 def starts_of(jobs: Sequence[Job]) -> list[int]:

@@ -58,6 +58,8 @@ class RankState:
         fresh = f"{self.path}.{os.getpid()}.new"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
         with suppress(OSError):
+            os.mkdir(folder, 0o755)  # noqa: PTH102 - as above; /dev/shm is empty after each boot
+        with suppress(OSError):
             os.unlink(fresh)  # noqa: PTH108 - as above
         file = os.open(fresh, flags, 0o644)
         try:

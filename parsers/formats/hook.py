@@ -47,6 +47,10 @@ _FIGURES = (
     "rank",
     "lost",
 )
+# What PyTorch appends to each error of CUDA: it says nothing of this one.
+_ADVICE = re.compile(
+    r"\n?(?:Search for `cuda|CUDA kernel errors might|For debugging consider passing|Compile with `TORCH_USE)[^\n]*"
+)
 
 
 class HookParser:
@@ -91,7 +95,7 @@ class HookParser:
             node=text_of(record, "node") or self._context.node,
             source="hook",
             kind=kind,
-            message=text_of(record, "message") or f"{what}{at}",
+            message=_ADVICE.sub("", text_of(record, "message") or "").strip() or f"{what}{at}",
             attributes=fields,
             line=line,
         )

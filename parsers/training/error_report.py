@@ -46,7 +46,8 @@ _WORDS = (
             r"out of memory|OutOfMemory|RESOURCE_EXHAUSTED|illegal memory access|device-side assert"
             r"|unspecified launch failure"
             r"|misaligned address|invalid device (?:function|ordinal)|invalid configuration argument"
-            r"|out of shared memory|insufficient shared memory|size mismatch|shapes? cannot be multiplied",
+            r"|out of shared memory|insufficient shared memory|size mismatch|shapes? cannot be multiplied"
+            r"|ncclInvalid(?:Usage|Argument)\b|invalid (?:usage|argument) \(run with NCCL_DEBUG",
             re.IGNORECASE,
         ),
     ),

@@ -10,7 +10,7 @@
 
 typedef unsigned int u;
 typedef unsigned long long ull;
-enum { OK = 0, NOT_SUPPORTED = 3, NO_DRIVER = 9, TIMEOUT = 10, LOST = 15 };
+enum { OK = 0, NOT_SUPPORTED = 3, NO_DRIVER = 9, TIMEOUT = 10, NOT_FOUND = 13, LOST = 15 };
 static char handles[64];
 static ull told = 0;
 
@@ -72,12 +72,22 @@ U(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_gen")
 U(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
 int nvmlDeviceGetUtilizationRates(const char *gpu, u out[2]) { double v; int r = of(gpu, "util", &v); if (!r) { out[0] = (u)v; out[1] = 0; } return r; }
 int nvmlDeviceGetMemoryInfo(const char *gpu, ull out[3]) { double v; int r = of(gpu, "memory_used", &v); if (!r) { out[0] = 100; out[1] = 100 - (ull)v; out[2] = (ull)v; } return r; }
+struct memory { u version; ull total, reserved, free, used; };
+int nvmlDeviceGetMemoryInfo_v2(const char *gpu, struct memory *out) {
+    double used, total = 100, reserved = 0;
+    int r = look("old_driver", NULL, NULL) ? NOT_FOUND : of(gpu, "memory_used", &used);
+    if (r) return r;
+    of(gpu, "memory_total", &total); of(gpu, "memory_reserved", &reserved);
+    out->total = (ull)total; out->reserved = (ull)reserved; out->used = (ull)used;
+    out->free = out->total - out->reserved - out->used;
+    return OK;
+}
 int nvmlDeviceGetClockInfo(const char *gpu, int type, u *out) { double v; int r = of(gpu, type == 1 ? "sm_clock" : "memory_clock", &v); if (!r) *out = (u)v; return r; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(const char *gpu, ull *out) { double v; int r = of(gpu, "throttle", &v); if (!r) *out = (ull)v; return r; }
 int nvmlDeviceGetTotalEccErrors(const char *gpu, int type, int counter, ull *out) { char key[32]; double v; int r; snprintf(key, sizeof key, "ecc%d%d", type, counter); r = of(gpu, key, &v); if (!r) *out = (ull)v; return r; }
 int nvmlDeviceGetRetiredPages(const char *gpu, int cause, u *count, ull *pages) { char key[32]; double v; int r; snprintf(key, sizeof key, "retired%d", cause); r = of(gpu, key, &v); if (!r) { *count = (u)v; if (pages) memset(pages, 0, (size_t)v * sizeof *pages); } return r; }
 int nvmlDeviceGetViolationStatus(const char *gpu, int policy, ull out[2]) { char key[32]; double v; int r; snprintf(key, sizeof key, "violation%d", policy); r = of(gpu, key, &v); if (!r) { out[0] = 1; out[1] = (ull)v; } return r; }
-int nvmlDeviceGetRemappedRows(const char *gpu, u *a, u *b, u *c, u *d) { double v; int r = of(gpu, "remapped", &v); if (!r) { *a = (u)v; *b = (u)v + 1; *c = 0; *d = 0; } return r; }
+int nvmlDeviceGetRemappedRows(const char *gpu, u *a, u *b, u *c, u *d) { double v, w; int r = of(gpu, "remapped", &v); if (!r) { w = v + 1; of(gpu, "remapped_uncorrectable", &w); *a = (u)v; *b = (u)w; *c = 0; *d = 0; } return r; }
 int nvmlDeviceGetNvLinkState(const char *gpu, u link, u *out) { char key[32]; double v; int r; snprintf(key, sizeof key, "link%u", link); r = of(gpu, key, &v); if (!r) *out = (u)v; return r; }
 int nvmlDeviceGetNvLinkErrorCounter(const char *gpu, u link, int counter, ull *out) { char key[32]; double v; int r; snprintf(key, sizeof key, "link%u.%d", link, counter); r = of(gpu, key, &v); if (!r) *out = (ull)v; return r; }
 struct fabric { u version; unsigned char cluster[16]; u status, clique, state, mask; };

@@ -144,6 +144,45 @@ def test_gpus_are_sampled_in_the_words_of_an_exporter(collector: NvmlCollector) 
     assert list(rollup.devices["gpu:1"]) == ["gpu_temp_c"]
 
 
+RECORDED = Path(__file__).parents[2] / "fixtures" / "nvml"
+# As nvidia-smi showed it.
+PRINTED: dict[str, dict[str, float]] = {
+    "h100_idle": {"gpu_temp_c": 47, "power_w": 130.158, "memory_used_ratio": 0, "power_violation": 15_829_272_768},
+    "h100_load": {
+        "gpu_temp_c": 60,
+        "power_w": 697.527,
+        "memory_used_ratio": 0.0139631,
+        "power_violation": 21_557_695_040,
+        "sm_clock_mhz": 1320,
+        "throttle_reasons": 4,
+        "pcie_link_gen": 5,
+    },
+}
+
+
+@pytest.mark.parametrize("recorded", PRINTED)
+def test_what_a_real_h100_answered_is_no_event(recorded: str, collector: NvmlCollector, script: Script) -> None:
+    """Without a fabric, without retired pages, slowed down by its power limit alone."""
+    script.say((RECORDED / f"{recorded}.txt").read_text())
+    turns = [turn(collector) for _ in range(3)]
+    assert [event.kind for one in turns[1:] for event in one.events if event.device.index == 0] == []
+    [rollup] = turns[-1].rollups
+    assert rollup.devices is not None
+    values = {name: one[3] for name, one in rollup.devices["gpu:0"].items()}
+    assert {name: values[name] for name in PRINTED[recorded]} == PRINTED[recorded]
+    assert {"fabric_state", "fabric_health_mask", "nvlink_up", "page_retired_sbe"}.isdisjoint(values)
+    assert values["thermal_violation"] == values["recovery_action"] == values["row_remap_uncorrectable"] == 0
+
+
+def test_an_old_driver_counts_what_it_holds_back_as_used(collector: NvmlCollector, script: Script) -> None:
+    """Before 510 nothing told the two apart."""
+    script.say("count 1\nold_driver 1\n0.memory_used 40\n")
+    turn(collector)
+    [rollup] = turn(collector).rollups
+    assert rollup.devices is not None
+    assert rollup.devices["gpu:0"]["memory_used_ratio"][3] == 0.4
+
+
 def test_a_counter_that_rises_is_an_event_over_a_restart_too(collector: NvmlCollector, script: Script) -> None:
     """With where the GPU is."""
     position = turn(collector).position

@@ -65,6 +65,8 @@ def test_nothing_of_it_reaches_the_training(tmp_path: Path, capsys: pytest.Captu
     hook = TrainingHook("run-7", str(tmp_path / "lines"), rank=1)
     hook.share_state(str(tmp_path / "no" / "folder"))
     assert "training goes on" in capsys.readouterr().err
+    hook.share_state(str(tmp_path / "fresh"))  # as /dev/shm is after a boot
+    assert [path.name for path in (tmp_path / "fresh").iterdir()] == ["run-7.rank1"]
     hook.share_state(str(tmp_path))
     hook._shared._memory.close()
     with hook.collective():

@@ -238,3 +238,19 @@ def test_the_same_work_told_twice_counts_once(tmp_path: Path, engine: sa.Engine)
     both = ledger(engine, write(tmp_path, **parts), "run-7")
     assert both["wall_s"] == 99.0
     assert both["buckets"] == {"productive": 90.0, "checkpoint_save": 9.0}
+
+
+def test_what_other_ranks_write_by_the_hook_is_no_second_start(tmp_path: Path, engine: sa.Engine) -> None:
+    """Two ranks on one real GPU, the second dies of an illegal access: one start, one save, the program's fault."""
+    lines = fixture("hook/cuda_errors.log").splitlines()
+    parts = {
+        f"training/{name}.jsonl": "\n".join(line for line in lines if f'"{name}"' in line)
+        for name in ("run-dist_gloo", "run-wild", "run-oom")
+    }
+    told = ledger(engine, write(tmp_path, **parts), "run-dist_gloo")
+    [cut] = told["interruptions"]
+    assert (cut["cause"], cut["culprit"]) == ("application", None)
+    assert told["buckets"]["checkpoint_save"] == pytest.approx(0.113, abs=0.01)
+    for run in ("run-wild", "run-oom"):
+        [cut] = ledger(engine, write(tmp_path / run, **parts), run)["interruptions"]
+        assert (cut["cause"], cut["culprit"]) == ("application", None)

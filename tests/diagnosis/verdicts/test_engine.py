@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from diagnosis.incidents.intake import put_faults
 from diagnosis.verdicts.engine import HandedOverError, VerdictEngine
+from parsers.registry import make_parser
+from parsers.text.parser import Context, parse
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes, append_outages
 from store.records.event import Device, Event, with_id
@@ -19,6 +22,7 @@ from store.verdicts.symptom_news import count_news
 from store.verdicts.verdict_log import open_verdicts, revisions_of, verdict, verdicts_between
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 
 
 class Watch:
@@ -72,6 +76,21 @@ def standing(engine: sa.Engine) -> list[Verdict]:
     """Those that stand."""
     with engine.connect() as connection:
         return [one for one in open_verdicts(connection) if one.cause_class != "unknown"]
+
+
+@pytest.mark.parametrize("words", ["NVRM", "oom", ""])
+def test_real_faults_of_programs_accuse_no_machine(cluster: sa.Engine, watch: Watch, words: str) -> None:
+    """An H100's kernel log: programs that fault, one killed at its memory limit; on nodes with a job and without."""
+    lines = (FIXTURES / "kernel" / "h100.log").read_text().splitlines()
+    for node in ("gpu-000", "gpu-040"):
+        parser = make_parser("kernel", Context(node=node, boot_time=NOW), None)
+        found = parse(
+            parser, [line for line in lines if words in line], lambda line, error: pytest.fail(f"{line}: {error}")
+        )
+        take(cluster, *found)
+    watch.later(minutes=3)
+    VerdictEngine(cluster, watch).turn()
+    assert {one.cause_class for one in standing(cluster)} <= {"application"}
 
 
 def test_a_fatal_fault_opens_a_verdict_with_what_is_at_stake(cluster: sa.Engine, watch: Watch) -> None:
