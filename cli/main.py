@@ -43,6 +43,7 @@ COMMANDS = {
     "parse": "cli.commands.parse",
     "policy": "cli.commands.policy",
     "prior": "cli.commands.prior",
+    "rma": "cli.commands.rma",
     "rules": "cli.commands.rules",
     "score": "cli.commands.predict",
     "serve": "cli.commands.serve",

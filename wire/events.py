@@ -39,6 +39,12 @@ class SpansResultJson(JsonObject, frozen=True, kw_only=True):
     partialSuccess: Annotated[dict[str, str], example({})]  # noqa: N815 - the protocol's spelling
 
 
+class MetricsResultJson(JsonObject, frozen=True, kw_only=True):
+    """OTLP's answer: empty, or how many data points were refused and why the first was."""
+
+    partialSuccess: Annotated[dict[str, str], example({})]  # noqa: N815 - the protocol's spelling
+
+
 class DeviceJson(JsonObject, frozen=True, kw_only=True):
     """Where in a node or fabric."""
 

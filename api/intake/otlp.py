@@ -2,6 +2,7 @@
 
     ExportLogsServiceRequest -> records as log shippers wrap them: {"message": "NVRM: Xid ...", "host": "gpu-017", ...}
     ExportTraceServiceRequest -> the same in OTLP's JSON, which the `otel` format reads
+    ExportMetricsServiceRequest -> points (`api/intake/otlp_metrics.py`)
 
 Field numbers and JSON names are those of opentelemetry-proto 1.x. A request in protobuf is walked, not parsed at once:
 two bytes may be an empty record, and 32 MB of them would fill gigabytes.
@@ -36,12 +37,12 @@ PROTOBUF = "application/x-protobuf"
 MOST_BYTES = 256 * 1024
 
 Fields: TypeAlias = Mapping[str, Any]
-M = TypeVar("M", LogRecord, Span, Resource)
+M = TypeVar("M", bound=Message)
 
 _BROKEN = "the body is no OTLP message in protobuf: {}; send Content-Type: application/json for JSON"
-# A request's resources, a resource's scopes, a scope's records; a resource's description. Of logs and spans alike.
+# A request's resources, a resource's scopes, a scope's records; a resource's description. Of all signals.
 _REQUEST_RESOURCE, _RESOURCE, _SCOPES, _RECORDS = 1, 1, 2, 2
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 # Semantic conventions, what the k8sattributes processor and the filelog receiver's container parser set.
 _CONTAINER = ("k8s.pod.name", "k8s.pod.uid", "k8s.container.name", "container.id", "container.name", "log.iostream")
 _HOSTS = ("hostname", "k8s.node.name", "host.name", "host")
@@ -58,25 +59,25 @@ def is_protobuf(request: Request) -> bool:
 
 def logs_answer(taken: IntakeResult, rejected: Sequence[Rejected], in_protobuf: bool) -> Response:
     """OTLP's answer to log records: how many were left out and why the first was; in JSON the batch's result, too."""
-    partial = ExportLogsPartialSuccess(rejected_log_records=len(rejected), error_message=_first(rejected))
+    partial = ExportLogsPartialSuccess(rejected_log_records=len(rejected), error_message=first_detail(rejected))
     message = ExportLogsServiceResponse(partial_success=partial)
     if in_protobuf:
-        return _in_protobuf(message)
+        return protobuf_answer(message)
     return reply({**dataclasses.asdict(taken), **MessageToDict(message)})
 
 
 def spans_answer(rejected: Sequence[Rejected], in_protobuf: bool) -> Response:
     """The same to spans."""
-    partial = ExportTracePartialSuccess(rejected_spans=len(rejected), error_message=_first(rejected))
+    partial = ExportTracePartialSuccess(rejected_spans=len(rejected), error_message=first_detail(rejected))
     message = ExportTraceServiceResponse(partial_success=partial)
-    return _in_protobuf(message) if in_protobuf else reply(MessageToDict(message))
+    return protobuf_answer(message) if in_protobuf else reply(MessageToDict(message))
 
 
-def _first(rejected: Sequence[Rejected]) -> str:
+def first_detail(rejected: Sequence[Rejected]) -> str:
     return rejected[0].detail if rejected else ""
 
 
-def _in_protobuf(message: Message) -> Response:
+def protobuf_answer(message: Message) -> Response:
     return Response(message.SerializeToString(), media_type=PROTOBUF)
 
 
@@ -88,11 +89,11 @@ def log_entries(body: bytes) -> Iterator[BodyEntry]:
     """
     last: bytes | None = None
     above: Fields = {}
-    for number, (resource, record) in enumerate(_parts(body), start=1):
+    for number, (resource, record) in enumerate(parts_of(body), start=1):
         try:
             if resource is not last:
-                last, above = resource, _attributes(_read(Resource, resource).attributes)
-            yield _entry(number, _read(LogRecord, record), above)
+                last, above = resource, attributes_of(message_of(Resource, resource).attributes)
+            yield _entry(number, message_of(LogRecord, record), above)
         except DecodeError as error:
             yield BodyEntry(number, error=f"no log record of OTLP: {error}")
 
@@ -100,14 +101,14 @@ def log_entries(body: bytes) -> Iterator[BodyEntry]:
 def json_log_entries(request: Fields) -> Iterator[BodyEntry]:
     """The same of a request in JSON."""
     numbers = count(1)
-    for resource in _list(request, "resourceLogs"):
+    for resource in items_of(request, "resourceLogs"):
         described = resource.get("resource") if isinstance(resource, dict) else None
         try:
-            above = _attributes(ParseDict(described or {}, Resource(), ignore_unknown_fields=True).attributes)
+            above = attributes_of(ParseDict(described or {}, Resource(), ignore_unknown_fields=True).attributes)
         except ParseError as error:
             yield BodyEntry(next(numbers), error=f"no resource of OTLP: {error}")
             continue
-        for log in (log for scope in _list(resource, "scopeLogs") for log in _list(scope, "logRecords")):
+        for log in (log for scope in items_of(resource, "scopeLogs") for log in items_of(scope, "logRecords")):
             number = next(numbers)
             try:
                 own = {key: value for key, value in log.items() if key not in _IDS} if isinstance(log, dict) else log
@@ -123,9 +124,9 @@ def spans_as_json(body: bytes, rejects: list[Rejected]) -> bytes:
         Problem: 400, it is broken; 413, it has too many spans, or takes too much work; 503, nobody waits for it.
     """
     found: dict[bytes, list[dict[str, Any]]] = {}
-    for number, (resource, record) in enumerate(limited(_parts(body)), start=1):
+    for number, (resource, record) in enumerate(limited(parts_of(body)), start=1):
         try:
-            found.setdefault(resource, []).append(MessageToDict(_read(Span, record)))
+            found.setdefault(resource, []).append(MessageToDict(message_of(Span, record)))
         except DecodeError as error:
             rejects.append(Rejected(number, f"no span of OTLP: {error}"))
     described = [(_described(resource, rejects), spans) for resource, spans in found.items()]
@@ -136,13 +137,13 @@ def spans_as_json(body: bytes, rejects: list[Rejected]) -> bytes:
 
 def _described(resource: bytes, rejects: list[Rejected]) -> dict[str, Any]:
     try:
-        return dict(MessageToDict(_read(Resource, resource)))
+        return dict(MessageToDict(message_of(Resource, resource)))
     except DecodeError as error:
         rejects.append(Rejected(0, f"no resource of OTLP: {error}"))
         return {}
 
 
-def _read(kind: type[M], data: bytes) -> M:
+def message_of(kind: type[M], data: bytes) -> M:
     """A message of a bounded size.
 
     Raises:
@@ -153,45 +154,49 @@ def _read(kind: type[M], data: bytes) -> M:
     return kind.FromString(data)
 
 
-def _parts(body: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The resource and the bytes of each record of a request in protobuf.
+def parts_of(body: bytes, steps: Iterator[int] | None = None) -> Iterator[tuple[bytes, bytes]]:
+    """The resource and the bytes of each record of a request in protobuf. `steps` counts what was passed.
 
     Raises:
         Problem: 400, it is broken; 413, it has too many parts.
     """
-    steps = count()
-    for part in _fields(body, _REQUEST_RESOURCE, steps):
-        resource = next(_fields(part, _RESOURCE, steps), b"")
-        for scope in _fields(part, _SCOPES, steps):
-            for record in _fields(scope, _RECORDS, steps):
+    steps = count() if steps is None else steps
+    for part in fields_of(body, _REQUEST_RESOURCE, steps):
+        resource = next(fields_of(part, _RESOURCE, steps), b"")
+        for scope in fields_of(part, _SCOPES, steps):
+            for record in fields_of(scope, _RECORDS, steps):
                 yield resource, record
 
 
-def _fields(data: bytes, wanted: int, steps: Iterator[int]) -> Iterator[bytes]:
+def fields_of(data: bytes, wanted: int, steps: Iterator[int], kind: int = _LENGTH) -> Iterator[bytes]:
     """The fields of one number in a message that hold bytes, in their order; others are passed over.
+
+    Args:
+        kind: VARINT for those that hold a whole number, as its bytes.
 
     Raises:
         Problem: 400, the message is broken; 413, the request has taken too many steps.
     """
-    place = 0
+    place, sought = 0, wanted << 3 | kind
     while place < len(data):
         if next(steps) > MOST_CONTAINERS:
             raise too_many_records()
         key, place = _varint(data, place)
-        kind = key & 7
-        if kind == _LENGTH:
+        if key & 7 == _LENGTH:
             length, place = _varint(data, place)
             if length > len(data) - place:
                 raise Problem(400, _BROKEN.format("it is cut short"))
-            if key >> 3 == wanted:
+            if key == sought:
                 yield data[place : place + length]
             place += length
-        elif kind == _VARINT:
-            _, place = _varint(data, place)
-        elif kind in (_FIXED64, _FIXED32):
-            place += 8 if kind == _FIXED64 else 4
+        elif key & 7 == VARINT:
+            begin, (_, place) = place, _varint(data, place)
+            if key == sought:
+                yield data[begin:place]
+        elif key & 7 in (_FIXED64, _FIXED32):
+            place += 8 if key & 7 == _FIXED64 else 4
         else:
-            raise Problem(400, _BROKEN.format(f"wire type {kind}"))
+            raise Problem(400, _BROKEN.format(f"wire type {key & 7}"))
     if place > len(data):
         raise Problem(400, _BROKEN.format("it is cut short"))
 
@@ -211,7 +216,7 @@ def _entry(number: int, log: LogRecord, above: Fields) -> BodyEntry:
     Args:
         above: the attributes of its resource.
     """
-    body, own = _value(log.body), _attributes(log.attributes)
+    body, own = _value(log.body), attributes_of(log.attributes)
     value: dict[str, Any] = {}
     if isinstance(body, dict) and not body.keys() & OWN_LINES and any(key in body for key in TEXT_KEYS):
         value |= body  # a record of journald or of another shipper
@@ -232,7 +237,7 @@ def _entry(number: int, log: LogRecord, above: Fields) -> BodyEntry:
     return BodyEntry(number, without_nul(value))
 
 
-def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Any]:
     return {pair.key: _value(pair.value) for pair in pairs}
 
 
@@ -243,12 +248,12 @@ def _value(value: AnyValue) -> Any:
     if kind == "array_value":
         return [_value(item) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return _attributes(value.kvlist_value.values)
+        return attributes_of(value.kvlist_value.values)
     if kind == "bytes_value":
         return value.bytes_value.decode("utf-8", errors="replace")
     return getattr(value, kind)
 
 
-def _list(of: Any, key: str) -> list[Any]:
+def items_of(of: Any, key: str) -> list[Any]:
     value = of.get(key) if isinstance(of, dict) else None
     return value if isinstance(value, list) else []

@@ -24,12 +24,17 @@ def take_events(state: State, events: Sequence[Event], rejected: Sequence[Reject
     """Append events, and those to make incidents of to the intake, in one transaction; the loop `incidents` does so."""
     count_rejected(state.metrics, resource, rejected)
     new = _append(state, events) if events else ()
+    tell_new(state, new)
+    return IntakeResult(len(new), len(events) - len(new), rejected[:MAX_REJECTED_SHOWN])
+
+
+def tell_new(state: State, new: Sequence[Event]) -> None:
+    """Count events that were new, and wake who waits for them."""
     if new:
         state.news.set()
         state.wakes.verdicts.set()
     for source, count in Counter(event.source for event in new).items():
         state.metrics.count_events(source, count)
-    return IntakeResult(len(new), len(events) - len(new), rejected[:MAX_REJECTED_SHOWN])
 
 
 def _append(state: State, events: Sequence[Event]) -> Sequence[Event]:
@@ -51,15 +56,12 @@ def _popped(new: NewById, event: Event) -> Event | None:
 
 
 def _append_all(state: State, events: Sequence[Event]) -> NewById:
-    rules, received = state.rules(), state.clock()
-    judged = [rules.judge(event) for event in events] if rules.faults else events
+    received = state.clock()
     days = {received.date(), *(event.time.date() for event in events if event.time is not None)}
-    ensure_days(state.engine, _with_own_table(days, received), ("events",), now=received)
+    ensure_days(state.engine, with_own_table(days, received), ("events",), now=received)
 
     def work(connection: sa.Connection) -> tuple[Sequence[Event], int]:
-        reasons = state.settings.outage_reasons
-        new = append_events(connection, judged, received, note_nodes=False, reasons=reasons).new
-        faults = put_faults(connection, new, received)
+        new, faults = append_judged(state, connection, events, received)
         note_seen(connection, new, received)  # the last, for others wait for the same nodes
         return new, faults
 
@@ -69,7 +71,21 @@ def _append_all(state: State, events: Sequence[Event]) -> NewById:
     return {event.id: event for event in new}
 
 
-def _with_own_table(days: Iterable[date], received: datetime) -> set[date]:
+def append_judged(
+    state: State, connection: sa.Connection, events: Sequence[Event], received: datetime
+) -> tuple[Sequence[Event], int]:
+    """Append events as the site's rules read them, faults to the intake; the new ones, and how many are faults.
+
+    Their nodes are not noted as heard of.
+    """
+    rules = state.rules()
+    judged = [rules.judge(event) for event in events] if rules.faults else events
+    reasons = state.settings.outage_reasons
+    new = append_events(connection, judged, received, note_nodes=False, reasons=reasons).new
+    return new, put_faults(connection, new, received)
+
+
+def with_own_table(days: Iterable[date], received: datetime) -> set[date]:
     """The days that get a table of their own on PostgreSQL: whoever invents older ones makes none (docs/store.md)."""
     return {day for day in days if day > received.date() - timedelta(days=366)}
 
@@ -86,7 +102,7 @@ def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rej
 def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:
     received = state.clock()
     days = {rollup.time.date() for rollup in rollups}
-    ensure_days(state.engine, _with_own_table(days, received), ("telemetry",), now=received)
+    ensure_days(state.engine, with_own_table(days, received), ("telemetry",), now=received)
     transact(state.engine, lambda connection: append_rollups(connection, rollups, received=received))
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from math import inf, isfinite
+from math import isfinite
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -18,7 +18,7 @@ from api.intake.records import take_rollups
 from api.server.state import Server
 from store.events.append import MAX_AHEAD
 from store.records.event import RecordError, parse_time
-from store.records.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of
+from store.records.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of, sensor_range
 from wire.events import BatchResultJson
 
 router = APIRouter(tags=["telemetry"])
@@ -36,8 +36,6 @@ _COLUMNS = tuple(f.name for f in fields(Rollup) if f.name not in ("node", "time"
 # A control character stands in no name; PostgreSQL's text cannot hold the first of them.
 _NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{MAX_DEVICE_NAME}}}")
 _VALUES = 5  # min, max, mean, last, changes
-# What no sensor goes beyond, by the ends of the columns' names: what does is broken, or a lie.
-_RANGES = {"_c": (-100.0, 300.0), "_w": (-100.0, 100_000.0), "_mhz": (0.0, 100_000.0), "_util_mean": (0.0, 100.0)}
 # Beyond it no column of PostgreSQL takes a count.
 _MAX_COUNT = 2**31 - 1
 
@@ -106,7 +104,7 @@ def _number(name: str, value: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise RecordError(f"{name!r} must be a number or null")
-    low, high = next((limits for end, limits in _RANGES.items() if name.endswith(end)), (-inf, inf))
+    low, high = sensor_range(name)
     if not low <= value <= high:
         raise RecordError(f"{name!r} is {value:g}: no sensor measures that; give {low:g} to {high:g}, or null")
     return float(value)

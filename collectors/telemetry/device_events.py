@@ -58,9 +58,13 @@ def finding_event(
     return with_id(event, origin)
 
 
+# Beyond it JSON has no whole number for others.
+_MOST_COUNT = 2.0**63
+
+
 def rise(name: str, known: Counter, increase: float) -> Finding:
     """A counter rose."""
-    count = int(increase) if increase == int(increase) else increase
+    count = int(increase) if increase == int(increase) and increase < _MOST_COUNT else increase
     words = rise_in_words(name, increase)
     return Finding(known.kind, words, known.severity, known.cause, {"count": count, "counter": name}, counter=name)
 

@@ -105,6 +105,19 @@ class DeviceWatch:
             events += self._taken(sample)
         return events
 
+    def news(self, samples: Iterable[Sample]) -> list[Sample]:
+        """Samples less what was told of their moment before: what is sent again after a lost answer tells nothing."""
+        found: list[Sample] = []
+        for sample in samples:
+            one = self._devices.get(key_of(sample))
+            last_s = None if one is None else one.here.last_s
+            time_s = sample.time.timestamp()
+            if one is None or last_s is None or time_s > last_s:
+                found.append(sample)
+            elif time_s == last_s and (fresh := {k: v for k, v in sample.values.items() if k not in one.names}):
+                found.append(replace(sample, values=fresh))
+        return found
+
     def finish(self) -> list[Event]:
         """The end of a stretch of history: every node's last moment is over."""
         return [event for node in sorted(self._nodes) for event in self._closed(node)]

@@ -1,8 +1,12 @@
 """Samples of a source to roll-ups of each hour, and to events of what changed. Pure but for a timer.
 
-sampled = Sampled(origin, rollup_interval_s, state)
+sampled = Sampled(origin, rollup_interval_s, state)     # looks at everything, one after the other: pages
 events, rollups = sampled.take(samples, now)
 sampled.state()
+
+followed = NodeSamples(origin, state)                  # samples in any cut, some of them twice: what others send
+events, rollups = followed.take(samples, now)
+followed.state()
 """
 
 import time
@@ -55,3 +59,43 @@ class Sampled:
     def state(self) -> dict[str, Any]:
         """Everything, as plain JSON."""
         return {"hours": self._hours.state(), "watch": self._watch.state(), "left_out": self._left_out}
+
+
+# How often the open hour of a node that is followed is given.
+_PARTIAL_S = 60.0
+
+
+class NodeSamples:
+    """The open hour and every device of one node whose samples others bring: cut anywhere, late, or twice.
+
+    A moment is judged once a later one is there. Pure: the same samples and state give the same.
+    """
+
+    def __init__(self, origin: str, state: Mapping[str, Any] | None = None) -> None:
+        saved = state or {}
+        self._origin = origin
+        self._hours = NodeHours(saved.get("hours"))
+        self._watch = DeviceWatch(origin, saved.get("watch"))
+        self._left_out = bool(saved.get("left_out"))
+        self._given_s: float = saved.get("given_s", 0.0)
+
+    def take(self, samples: Sequence[Sample], now: datetime) -> tuple[list[Event], list[Rollup]]:
+        """What some more samples tell; `now` is when they came."""
+        fresh = self._watch.news(samples)
+        if not fresh:
+            return [], []
+        events = self._watch.follow(fresh)
+        rollups = self._hours.add(sorted(fresh, key=lambda sample: sample.time))
+        if not 0 <= now.timestamp() - self._given_s < _PARTIAL_S:
+            self._given_s = now.timestamp()
+            rollups += self._hours.partial()
+        if self._hours.left_out and not self._left_out:
+            self._left_out = True
+            node, source = fresh[0].node, fresh[0].source
+            events.append(left_out_event(node, now, source, self._hours.left_out, self._origin))
+        return events, rollups
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as plain JSON."""
+        told = {"left_out": self._left_out, "given_s": self._given_s}
+        return {"hours": self._hours.state(), "watch": self._watch.state(), **told}

@@ -146,8 +146,15 @@ class ScrapeGroups:
         if not text.startswith(self.exporter.prefixes):
             return
         point = read_point(text, self._stamps)
-        if point is None:
-            return
+        if point is not None:
+            yield from self.take(point, line)
+
+    def take(self, point: Point, line: int) -> Iterator[DeviceScrape]:
+        """The device whose scrape this point ends, if it ends one.
+
+        Raises:
+            ParseError: there are too many devices.
+        """
         metric = _metric(self.exporter, point.name)
         name = metric.named(point.labels) if metric else None
         place = self.exporter.place(point, self._context) if name else None
@@ -285,6 +292,17 @@ def device_samples(exporters: Iterable[Exporter], text: str, context: Context) -
     for gathering in gatherings:
         done.extend((scraped, gathering.exporter.source) for scraped in gathering.drain())
     return [_sample(scraped, source) for scraped, source in done]
+
+
+def samples_of_points(exporter: Exporter, points: Iterable[Point], context: Context) -> list[Sample]:
+    """The samples of every device of which some points tell, those of one moment one after the other.
+
+    Raises:
+        ParseError: as of `samples_of_lines`, or there are too many devices.
+    """
+    gathering = ScrapeGroups(exporter, context)
+    done = [scraped for number, point in enumerate(points, start=1) for scraped in gathering.take(point, number)]
+    return [_sample(scraped, exporter.source) for scraped in (*done, *gathering.drain())]
 
 
 def _sample(scraped: DeviceScrape, source: str) -> Sample:

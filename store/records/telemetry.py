@@ -11,6 +11,7 @@ Counters (monotonic since driver load) become events when they rise: see `COUNTE
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 
 ROLLUP_S = 3600
 # Devices that are counted and averaged in a roll-up's own columns: a GPU is a GPU, whoever made it.
@@ -54,6 +55,28 @@ COUNTER_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "pcie_replay": ("pcie_replay", "warning", "hardware"),
     "thermal_violation": ("thermal_violation", "warning", "hardware"),
 }
+
+# What no sensor goes beyond, by the ends of the names: what does is broken, or a lie.
+_RANGES = {
+    "_c": (-100.0, 300.0),
+    "_w": (-100.0, 100_000.0),
+    "_mhz": (0.0, 100_000.0),
+    "_util_mean": (0.0, 100.0),
+    "_util_ratio": (0.0, 100.0),
+}
+_ANYTHING = (-inf, inf)
+
+
+def sensor_range(name: str) -> tuple[float, float]:
+    """The least and the most that a sensor of a measure shows."""
+    return next((limits for end, limits in _RANGES.items() if name.endswith(end)), _ANYTHING)
+
+
+def is_measurable(name: str, value: float) -> bool:
+    """Whether a sensor can have measured it."""
+    low, high = sensor_range(name)
+    return low <= value <= high
+
 
 # What drops when a device is slow, and the counters that rise then, the gravest first.
 DROPPING = ("pcie_link_width", "pcie_link_gen", "sm_clock_mhz")

@@ -1,4 +1,4 @@
-"""The tables of the topology beside `links`: cables that were, what devices are called, and what nodes share."""
+"""The tables of the topology beside `links`: cables that were, what devices are called and showed, what nodes share."""
 
 import sqlalchemy as sa
 
@@ -45,4 +45,13 @@ node_groups = sa.Table(  # what nodes share beside the columns of `nodes`; of th
     sa.Column("since", UtcTime, primary_key=True),
     sa.Column("until", UtcTime),
     sa.Index(None, "class", "name"),
+)
+
+device_watches = sa.Table(  # what is known of each node whose samples others send: counters, its open hour
+    "device_watches",
+    metadata,
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("received", UtcTime, nullable=False),
+    sa.Column("state", sa.LargeBinary),  # zstd of JSON; null: nothing yet
+    sa.Index(None, "received"),
 )

@@ -60,7 +60,16 @@ class Attacker:
         make: Callable[[], Attack] = self.chance.choice(
             (self._events,) * 5
             + (self._logs,) * 4
-            + (self._telemetry, self._heartbeats, self._outages, self._alerts, self._traces, self._decide) * 2
+            + (
+                self._telemetry,
+                self._heartbeats,
+                self._outages,
+                self._alerts,
+                self._traces,
+                self._metrics,
+                self._decide,
+            )
+            * 2
             + (self._anything, self._tricks)
         )
         return make()
@@ -180,6 +189,21 @@ class Attacker:
         span = {"name": "train_step", "startTimeUnixNano": "1", "endTimeUnixNano": "2", "attributes": [host]}
         spans = {"resource": {"attributes": [host]}, "scopeSpans": [{"spans": [span]}]}
         return self._packed("/traces?run=llm", json.dumps({"resourceSpans": [spans]}).encode())
+
+    def _metrics(self) -> Attack:
+        """Counters of others, by the resource or by a label."""
+        labels = [{"key": key, "value": {"stringValue": str(self._node())}} for key in ("host.name", "Hostname")]
+        gpu = {"key": "gpu", "value": {"stringValue": "0"}}
+        value = self.chance.choice((0, 5, 1e12, 1e300))
+        time = str(int(datetime.now(UTC).timestamp() * 1e9))
+        point = {
+            "timeUnixNano": time,
+            "asDouble": value,
+            "attributes": [gpu, *labels[:: self.chance.choice((1, -1, 2))]],
+        }
+        metric = {"name": "DCGM_FI_DEV_XID_ERRORS", "gauge": {"dataPoints": [point]}}
+        of = {"resource": {"attributes": labels[:1]}, "scopeMetrics": [{"metrics": [metric]}]}
+        return self._packed("/metrics", json.dumps({"resourceMetrics": [of]}).encode())
 
     def _decide(self) -> Attack:
         """A person's or a scheduler's word about another node's hint."""

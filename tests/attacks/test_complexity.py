@@ -84,6 +84,22 @@ def spans(*names: str) -> Callable[[int], bytes]:
     return make
 
 
+def points(time: str, gpu: str, host: str) -> Callable[[int], bytes]:
+    """Points of one counter; `%d` in a part of them is each one's number."""
+
+    def make(size: int) -> bytes:
+        found = []
+        for n in range(size // 150):
+            attributes = [{"key": "gpu", "value": {"stringValue": gpu.replace("%d", str(n))}}]
+            attributes.append({"key": "Hostname", "value": {"stringValue": host.replace("%d", str(n))}})
+            found.append({"timeUnixNano": time.replace("%d", f"{n:06d}"), "asInt": str(n), "attributes": attributes})
+        metric = {"name": "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "gauge": {"dataPoints": found}}
+        return json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}).encode()
+
+    return make
+
+
+NOON = "1740830000000000000"
 ATTACKS: dict[str, tuple[str, int, Callable[[int], bytes]]] = {
     "objects behind each other in many lines": ("logs", 512 * KB, repeated(b'{"log":"a"}{"log":"b"}\n')),
     "objects behind each other in one line": ("logs", 512 * KB, repeated(b'{"log":"a"}')),
@@ -124,6 +140,9 @@ ATTACKS: dict[str, tuple[str, int, Callable[[int], bytes]]] = {
         3072 * KB,
         lambda size: spans(*["checkpoint_save_async"] * 4096, *["checkpoint_save_finalization"] * 8192)(size),
     ),
+    "a counter of many GPUs": ("metrics", 256 * KB, points(NOON, "%d", "gpu-017")),
+    "a counter at many moments": ("metrics", 256 * KB, points("1740830%d000000", "0", "gpu-017")),
+    "a counter of many nodes": ("metrics", 256 * KB, points(NOON, "0", "n%d")),
     "broken spans behind each other": ("traces", 512 * KB, repeated(b'{"a":]')),
     "tabs in a job of Slurm's": (
         "logs?format=squeue",
@@ -285,7 +304,9 @@ def stingy(engine: sa.Engine) -> FastAPI:
     return create_app(replace(QUIET, limits=limits), engine, lambda: NOW)
 
 
-@pytest.mark.parametrize("path", ["events", "logs", "telemetry", "outages", "heartbeats", "alerts", "traces"])
+@pytest.mark.parametrize(
+    "path", ["events", "logs", "telemetry", "outages", "heartbeats", "alerts", "traces", "metrics"]
+)
 def test_work_on_a_body_ends_when_its_budget_is_spent(stingy: FastAPI, path: str) -> None:
     """With a 413, and the slot is free again."""
     when, lost = "2025-03-01T04:05:06Z", {"records": 0, "events": 0, "rollups": 0, "damaged_bytes": 0}
@@ -294,6 +315,7 @@ def test_work_on_a_body_ends_when_its_budget_is_spent(stingy: FastAPI, path: str
         "heartbeats": (json.dumps(beat).encode() + b"\n") * 40_000,
         "alerts": b'{"alerts":[' + b"{}," * 40_000 + b"{}]}",
         "traces": spans("step")(4_000_000),
+        "metrics": points(NOON, "%d", "gpu-017")(4_000_000),
     }
     body = record.get(path, b'{"log":"NVRM: Xid (PCI:0000:0f:00): 79","host":"a"}\n' * 40_000)
     with TestClient(stingy, raise_server_exceptions=False) as client:
@@ -369,6 +391,7 @@ BODIES: dict[str, bytes] = {
     "post_heartbeats": b'{"node": "gpu-017", "time": "2025-03-01T04:05:06Z", "version": "0.1.0", "sources": []}',
     "post_logs": b'{"date": 1740801906.789, "host": "gpu-017", "log": "NVRM: Xid (PCI:0000:0f:00): 79, pid=1"}',
     "post_traces": spans("step")(200),
+    "post_metrics": points(NOON, "3", "gpu-017")(150),
     "ask_placement": b'{"nodes": ["gpu-001", "gpu-002"], "count": 2, "gpus_per_node": 8}',
     "ack_hint": b'{"scheduler": "volcano", "result": "confirmed"}',
     "post_stop": b'{"reason": "a rack is being moved"}',

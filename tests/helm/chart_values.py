@@ -12,7 +12,15 @@ _EVERY: dict[str, Any] = {
     "image": {"repository": "registry.example.org/foreshock", "tag": "1", "pullPolicy": "Always", "pullSecrets": ["x"]},
     "config": {
         "mode": "act",
-        "schedulers": [{"kind": "kubernetes", "name": "here", "identity": "foreshock", "evict": True}],
+        "schedulers": [
+            {"kind": "kubernetes", "name": "here", "identity": "foreshock", "evict": True},
+            {
+                "kind": "webhook",
+                "name": "ops",
+                "url": "https://hooks.example.org/x",
+                "secret_file": "/run/secrets/site-webhooks/ops",
+            },
+        ],
         "people": _PEOPLE,
         "dashboard": {
             "sign_in": "oidc",
@@ -26,7 +34,13 @@ _EVERY: dict[str, Any] = {
         "tolerations": [{"key": "control", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
     },
-    "sidecar": {"arguments": ["--log-level=debug"], "nodeSelector": {"nvidia.com/gpu.present": "true"}},
+    "tls": {"clients": "nodes-ca"},
+    "secrets": ["site-webhooks", "site.chat"],
+    "sidecar": {
+        "secrets": ["scrape-tokens"],
+        "arguments": ["--log-level=debug"],
+        "nodeSelector": {"nvidia.com/gpu.present": "true"},
+    },
     "dashboard": {"tokenSha256": ""},
     "nats": {"url": "tls://nats.example.org:4222", "replicas": 2},
     "rbac": {"evict": True, "jobs": True},
@@ -69,6 +83,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "/config/mode": {"config": {"mode": "dry"}},
     "/dashboard/tokenSha256": {"dashboard": {"tokenSha256": "the token itself"}},
     "/sidecar/sources": {"sidecar": {"sources": []}},
+    "/secrets/0": {"secrets": ["A Secret"]},
+    "/tls/clients": {"tls": {"clients": "/etc/nodes-ca.pem"}},
 }
 # Those that the API server gets: the others differ from them in nothing that it looks at.
 APPLIED = ("default", "every option", "PostgreSQL", "SQLite", "NATS")

@@ -101,7 +101,8 @@ def test_the_server_reads_its_configuration(name: str, tmp_path: Path) -> None:
     """But for the token of the default values, which the site puts there."""
     (config,) = [one for one in objects(name) if one["kind"] == "ConfigMap"]
     text = config["data"]["foreshock.yaml"].replace("PUT-THE-SHA-256-OF-YOUR-OWN-TOKEN-HERE", SHA)
-    (tmp_path / "c.yaml").write_text(text)
+    (tmp_path / "ops").write_text("whsec_c2hvd24taW4tYW4tZXhhbXBsZS1vbmx5LTEyMzQ=\n")
+    (tmp_path / "c.yaml").write_text(text.replace("/run/secrets/site-webhooks", str(tmp_path)))
     settings = load_settings(tmp_path / "c.yaml", {})
     assert settings.mode == ("act" if name == "every option" else "shadow")
     assert len(settings.actuators) == 1
@@ -120,6 +121,50 @@ def test_each_option_of_a_container_is_one_of_the_program(name: str) -> None:
             told = CliRunner().invoke(foreshock, [*words[:depth], "--help"]).output if words else ""
             options = [word.split("=")[0] for word in words if word.startswith("--")]
             assert [option for option in options if f"{option} " not in told] == []
+
+
+def test_a_site_s_further_secrets_are_where_its_configuration_names_them() -> None:
+    """Of what reads it; the sidecars have their own, and the server may ask clients for certificates."""
+    (config,) = [one["data"]["foreshock.yaml"] for one in objects("every option") if one["kind"] == "ConfigMap"]
+    named = set(re.findall(r"/run/secrets/[^/\s]+", config))
+    assert named >= {"/run/secrets/site-webhooks", "/run/secrets/foreshock-clients"}
+    assert yaml.safe_load(config)["tls"]["client"] == "optional", "kubelets show no certificate to what they probe"
+    for pod in pods("every option"):
+        (container,) = pod["containers"]
+        mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        secrets = {volume["name"]: volume["secret"] for volume in pod["volumes"] if "secret" in volume}
+        if container["name"] == "sidecar":
+            assert mounts.keys() & {*named, "/run/secrets/scrape-tokens"} == {"/run/secrets/scrape-tokens"}
+            continue
+        further = {"/run/secrets/site-webhooks", "/run/secrets/site.chat", "/run/secrets/foreshock-clients"}
+        assert mounts.keys() >= further, container["name"]
+        found = {secrets[mounts[path]["name"]]["secretName"] for path in further}
+        assert found == {"site-webhooks", "site.chat", "nodes-ca"}
+        assert all(secret["defaultMode"] == 0o440 for secret in secrets.values())
+
+
+@pytest.mark.parametrize("name", RENDERINGS)
+def test_only_the_sidecar_needs_a_namespace_that_lets_everything_in(name: str) -> None:
+    """Its volumes are of the host, which Pod Security's `baseline` refuses; all others pass `restricted`."""
+    harmless = {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
+    for pod in pods(name):
+        kinds = {key for volume in pod["volumes"] for key in volume if key != "name"}
+        assert ("hostPath" in kinds) == (pod["containers"][0]["name"] == "sidecar")
+        if "hostPath" not in kinds:
+            assert kinds <= harmless
+            assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+
+
+@pytest.mark.parametrize("sidecar", [True, False])
+def test_the_namespace_says_what_its_pods_need(sidecar: bool) -> None:
+    """As the page says it, where helm does not make it."""
+    made = yaml.safe_load_all(rendered({"namespace": {"create": True}, "sidecar": {"enabled": sidecar}}))
+    (namespace,) = [one for one in made if one and one["kind"] == "Namespace"]
+    label = {"pod-security.kubernetes.io/enforce": "privileged"}
+    assert namespace["metadata"].get("labels") == (label if sidecar else None)
+    page = (Path(__file__).parents[2] / "docs/install-kubernetes.md").read_text(encoding="utf-8")
+    assert "kubectl label namespace foreshock pod-security.kubernetes.io/enforce=privileged" in page
 
 
 @pytest.mark.parametrize("name", RENDERINGS)

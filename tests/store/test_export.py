@@ -165,6 +165,7 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
         "scheduler_looks",
         "scheduler_nodes",
         "late_telemetry",
+        "device_watches",
         "tokens",
         "symptom_news",
         "verdict_subjects",

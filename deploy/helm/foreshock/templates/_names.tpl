@@ -64,6 +64,10 @@ https://{{ .Release.Name }}.{{ .Release.Namespace }}.svc:10870
 
 {{- define "foreshock.config" -}}
 {{- $tls := dict "certificate" "/run/secrets/foreshock-tls/tls.crt" "key" "/run/secrets/foreshock-tls/tls.key" -}}
+{{- if .Values.tls.clients -}}
+{{- /* kubelets show no certificate to what they probe: `required` would let no server become ready */ -}}
+{{- $tls = merge $tls (dict "client_ca" "/run/secrets/foreshock-clients/ca.crt" "client" "optional") -}}
+{{- end -}}
 {{- $config := mustMergeOverwrite (dict "tls" $tls) (deepCopy .Values.config) -}}
 {{- with .Values.dashboard -}}
 {{- if and .enabled .tokenSha256 -}}
@@ -96,4 +100,32 @@ https://{{ .Release.Name }}.{{ .Release.Namespace }}.svc:10870
 {{- else }}
   secret: {secretName: {{ .Values.database.secret }}, defaultMode: 0440}
 {{- end }}
+{{- end }}
+
+{{- define "foreshock.secret-mounts" -}}
+{{- range $number, $name := . }}
+- {name: secret-{{ $number }}, mountPath: /run/secrets/{{ $name }}, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "foreshock.secret-volumes" -}}
+{{- range $number, $name := . }}
+- name: secret-{{ $number }}
+  secret: {secretName: {{ $name }}, defaultMode: 0440}
+{{- end }}
+{{- end }}
+
+{{- define "foreshock.config-mounts" -}}
+{{- if .Values.tls.clients }}
+- {name: clients, mountPath: /run/secrets/foreshock-clients, readOnly: true}
+{{- end }}
+{{- include "foreshock.secret-mounts" .Values.secrets }}
+{{- end }}
+
+{{- define "foreshock.config-volumes" -}}
+{{- with .Values.tls.clients }}
+- name: clients
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- include "foreshock.secret-volumes" .Values.secrets }}
 {{- end }}
