@@ -45,7 +45,7 @@ def text_of(facts: PhoneFacts) -> str:
     return "".join(phone_sections(facts))
 
 
-def test_the_likeliest_cause_comes_first_with_what_to_do() -> None:
+def test_the_most_urgent_cause_comes_first_with_what_to_do() -> None:
     """In one sentence; the other causes follow in a line each."""
     felt: dict[str, Any] = {"nodes": ["a", "b"], "jobs": ["j"], "action": "run_diagnostics"}
     verdict = VerdictJson(id="v", rank=1, probability=0.93, cause_class="switch", name="leaf004", since=NOW, **felt)
