@@ -102,7 +102,8 @@ def _freshness(cluster: ClusterJson) -> str:
     if cluster.heard_until is not None:
         heard = f"The nodes were heard {values.ago(cluster.heard_until, cluster.now)}."
     age = "Old data" if cluster.stale else "Fresh data" if cluster.heard_until is not None else "No data"
-    return document.line(f"{age}. {heard} As of {values.utc(cluster.now)}.")
+    over = values.replay_over(cluster)
+    return document.line(" ".join([f"{age}. {heard} As of {values.utc(cluster.now)}.", *(over or ())]))
 
 
 def _queue(facts: PhoneFacts) -> list[str]:

@@ -57,4 +57,4 @@ def _ahead(who: Caller, server: State, severity: Severity, since: datetime) -> P
     """Those of a host whose clock is ahead; apart, so that it does not take the place of all others."""
     query = IncidentQuery(severity=severity, since=since, limit=_INCIDENTS)
     found = content_of(Page[IncidentJson], get_incidents(who, server, query))
-    return Page(items=[one for one in found.items if one.start >= since], next_cursor=None)
+    return Page(items=tuple(one for one in found.items if one.start >= since), next_cursor=None)

@@ -104,8 +104,8 @@ class SlowDevice:
         kind, _, name = one.device.partition(":")
         words = (
             f"{'GPU' if kind == 'gpu' else 'fabric adapter'} {name} stands out in {run}: {self._measured(one.last)}, "
-            f"the median of {self.peers} other nodes is {self._measured(self.usual)}; steps take {loss.loss:.0%} longer "
-            f"since {loss.since:%Y-%m-%d %H:%M}"
+            f"the median of {self.peers} other nodes is {self._measured(self.usual)}; "
+            f"steps take {loss.loss:.0%} longer since {loss.since:%Y-%m-%d %H:%M}"
         )
         attributes: dict[str, Any] = {
             "run": run,

@@ -232,7 +232,7 @@ def with_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _numbered(device: dict[str, Any], numbers: Mapping[str | None, int]) -> dict[str, Any]:
+def _numbered(device: dict[str, Any], numbers: Mapping[str | None, int | None]) -> dict[str, Any]:
     """A GPU with the index that its PCI address has."""
     if device["type"] != "gpu" or device["pci"] is None or device["index"] is not None:
         return device
