@@ -35,8 +35,17 @@ class ConfigurationJson(JsonObject, frozen=True, kw_only=True):
     restart: tuple[str, ...] = ()
 
 
+class ReplayJson(JsonObject, frozen=True, kw_only=True):
+    """A replay, as of a demo. `end`: where the replayed cluster's clock stops; `ends`: when that is by the clock on the
+    wall; `again`: when the replay begins anew; null where it does not."""
+
+    end: Time
+    ends: Time
+    again: Time | None = None
+
+
 class ClusterJson(JsonObject, frozen=True, kw_only=True):
-    """The cluster in numbers, as of `now` (the replay's clock in a demo).
+    """The cluster in numbers, as of `now` (the replay's clock in a demo, of which `replay` tells).
 
     `nodes` are those that count; `states` has those besides that the inventory does not know (`unknown`). `inventory`:
     how many nodes are known by whose word; empty where nobody says which nodes there are: then every one that speaks
@@ -64,6 +73,7 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     sidecars: Always[SidecarCountsJson] = None
     inventory: Annotated[dict[str, int], example({"scheduler:slurm": 512})] = {}
     configuration: ConfigurationJson | None = None
+    replay: ReplayJson | None = None
 
 
 class CheckJson(JsonObject, frozen=True, kw_only=True):

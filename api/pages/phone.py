@@ -78,17 +78,16 @@ def _grade(incident: IncidentJson) -> int:
 
 
 def _answer(facts: PhoneFacts) -> list[str]:
-    """The likeliest cause and what to do about it; without one, how the nodes are."""
+    """The most urgent cause and what to do about it; without one, how the nodes are."""
     cluster = facts.cluster
     said = [document.answer("error", values.blind(cluster).replace("`", ""))] if cluster.stale and cluster.nodes else []
-    standing = sayings.standing(facts.verdicts)
-    first = sayings.first_of(facts.verdicts)
-    if first is None:
+    standing = sayings.by_urgency(facts.verdicts)
+    if not standing:
         level, text = values.headline(cluster)
         return said or [document.answer(level, text.replace("`", ""))]
+    first, *others = standing
     level, text, more = sayings.headline(first, cluster.now)
     said.append(document.answer(level, f"{text} {more}"))
-    others = [one for one in standing if one is not first]
     said += [
         document.line(f"Also: {sayings.title(one)} ({values.risk(one.probability)}). Do: {sayings.to_do(one)}.")
         for one in others[:MOST_OTHERS]
@@ -103,7 +102,8 @@ def _freshness(cluster: ClusterJson) -> str:
     if cluster.heard_until is not None:
         heard = f"The nodes were heard {values.ago(cluster.heard_until, cluster.now)}."
     age = "Old data" if cluster.stale else "Fresh data" if cluster.heard_until is not None else "No data"
-    return document.line(f"{age}. {heard} As of {values.utc(cluster.now)}.")
+    over = values.replay_over(cluster)
+    return document.line(" ".join([f"{age}. {heard} As of {values.utc(cluster.now)}.", *(over or ())]))
 
 
 def _queue(facts: PhoneFacts) -> list[str]:

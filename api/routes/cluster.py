@@ -1,7 +1,7 @@
 """`GET /cluster`: the whole cluster in one answer, for a page's head."""
 
-from datetime import timedelta
-from typing import Any, get_args
+from datetime import datetime, timedelta
+from typing import Any, Protocol, get_args, runtime_checkable
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
@@ -60,8 +60,22 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "sidecars": count_sidecars(connection, server.wall()),
                 "inventory": count_known(connection),
                 "configuration": _configuration(server.started.source),
+                "replay": _replay(server.clock),
             }
         )
+
+
+@runtime_checkable
+class _Replay(Protocol):
+    """A clock of a past stretch of time, as the demo's."""
+
+    end: datetime
+    ends: datetime
+    again: datetime | None
+
+
+def _replay(clock: object) -> dict[str, Any] | None:
+    return {"end": clock.end, "ends": clock.ends, "again": clock.again} if isinstance(clock, _Replay) else None
 
 
 def _configuration(source: SettingsSource | None) -> dict[str, Any] | None:

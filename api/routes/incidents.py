@@ -18,6 +18,7 @@ from store.events.event_pages import INCIDENT_COLUMNS, EventWindow, incident_pag
 from store.events.incident_thread import incident_known_by, incident_subject, lives_of
 from store.records.event import Severity
 from store.records.incident import IncidentLife
+from store.verdicts.gpu_indices import with_indices
 from store.verdicts.verdict_log import verdicts_between
 from wire.events import IncidentJson
 from wire.message import Page
@@ -48,7 +49,8 @@ def get_incidents(_who: Reader, server: Server, query: Annotated[IncidentQuery, 
     window = EventWindow(query.since, query.until, query.node, after=mark)
     with server.engine.connect() as connection:
         rows = incident_page(connection, window, query.severity, query.limit + 1, newest)
-        items, following = page_of(rows, query.limit, newest, "start")
+        page, following = page_of(rows, query.limit, newest, "start")
+        items = with_indices(connection, page)
         lives = lives_of(connection, [incident_subject(row) for row in items], server.clock())
     return listing([_shown(row, lives[row["id"]][0]) for row in items], following)
 
@@ -70,8 +72,8 @@ def get_incident(_who: Reader, server: Server, incident: IncidentId) -> Response
             raise Problem(404, f"there is no incident {incident[:80]!r}")
         life, thread = lives_of(connection, [incident_subject(row)], server.clock())[row["id"]]
         causes = verdicts_between(connection, row["start"] - _EARLIER, row["end"] + _LATER, row["node"])
+        (whole,) = with_indices(connection, with_devices([{name: row[name] for name in (*INCIDENT_COLUMNS, "heads")}]))
     named = sorted((one for one in causes if row["id"] in one.incident_ids()), key=lambda one: -one.probability)
-    (whole,) = with_devices([{name: row[name] for name in (*INCIDENT_COLUMNS, "heads")}])
     shown = _shown(whole, life)
     return reply(shown | {"thread": said(thread), "verdicts": [one.id for one in named]})
 

@@ -22,6 +22,7 @@ from store.nodes.fleet import NodePage
 from store.nodes.inventory import read_outages
 from store.nodes.node_history import node_hints, node_scores, node_telemetry
 from store.records.node import NodeState
+from store.verdicts.gpu_indices import with_indices
 from wire.message import Page
 from wire.nodes import NodeDetailJson, NodeJson
 
@@ -68,7 +69,7 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
         outages = read_outages(connection, until=now, node=node)
         # Those that a host whose clock runs ahead dates later than now are not hidden.
         window = EventWindow(since, max(now, datetime.now(UTC)) + MAX_AHEAD, node)
-        incidents = incident_page(connection, window, None, MAX_LIMIT, newest=True)
+        incidents = with_indices(connection, incident_page(connection, window, None, MAX_LIMIT, newest=True))
         past = {
             # As its scores: what the filter says of a part is of one that works.
             "devices": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, timedelta
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
@@ -40,6 +42,8 @@ _TURN_S = 2.0
 _NODES_PER_TURN_S = 50
 _MANY_NODES = 256
 _SILENT_SCRAPES = 10
+# Real seconds in which what became of the cluster can be looked at before the replay begins again.
+_PAUSE_S = 60.0
 # 0.8-20 unplanned failures per 1000 node-days are published; a small cluster needs many to show any.
 _RATE_PER_1000_NODE_DAYS = 12.0
 # One that ends is noticed at once: this bounds one that hangs, and a busy machine takes a minute to start each.
@@ -113,12 +117,25 @@ def _stopping() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What every round of the replay is played with. `history`: the database before it; None: a round plays in `db`."""
+
+    settings: DemoSettings
+    directory: Path
+    cluster: SimulatedCluster
+    stretch: Stretch
+    tape: ReplayTape
+    history: Path | None
+    ports: tuple[int, int]
+
+
 def _run(settings: DemoSettings, directory: Path) -> None:
-    from cli.replay.exporter import exporter, feeder, tape_page
     from cli.replay.tape import CREDIT, NODE
     from store.events.event_pages import newest_time
 
-    url = settings.db or f"sqlite:///{directory / 'foreshock.db'}"
+    history = None if settings.db else directory / "history.db"
+    url = settings.db or f"sqlite:///{history}"
     engine = open_store(url, create=True)
     try:
         with engine.connect() as connection:
@@ -128,17 +145,37 @@ def _run(settings: DemoSettings, directory: Path) -> None:
     finally:
         engine.dispose()
     print_text(f"{NODE}: {CREDIT}", err=True)
-    clock = ReplayClock(stretch.start, stretch.end, epoch=real_clock(), speed=settings.speed)
-    feed = feeder(cluster, stretch, directory / "logs")
-    with Children(directory) as children, exporter(cluster, clock, tape) as page:
-        own = [{"source": f"scrape:{tape_page(page)}", "node": NODE, "hosts": "one"}, "kmsg"]
-        # A file of JSON is one of YAML; of what is read, only a file says whose a single source is.
-        (directory / "sidecar.yaml").write_text(json.dumps({"source": own}), encoding="utf-8")
-        (directory / "server.yaml").write_text(json.dumps({"inventory": {"notes": {NODE: CREDIT}}}), encoding="utf-8")
-        _start(settings, url, clock, [*feed.sources(), f"scrape:{page}"], children)
-        hours = (stretch.end - stretch.start) / timedelta(hours=1)
-        print_text(f"the replay: {hours:.0f} hours in {60 * hours / settings.speed:.1f} minutes", err=True)
-        replay_logs(feed, clock, children)
+    ports = (free_port(settings.port), free_port(settings.dashboard_port))
+    stage = Stage(settings, directory, cluster, stretch, tape, history, ports)
+    with Children(directory) as children:
+        for number in count(1):
+            play(stage, children, number)
+
+
+def play(stage: Stage, children: Children, number: int) -> None:
+    """One round of the replay, from the history as it was; the dashboard stays up from the first one on."""
+    from cli.replay.exporter import exporter, feeder, tape_page
+    from cli.replay.tape import CREDIT, NODE
+
+    settings, stretch, directory = stage.settings, stage.stretch, stage.directory
+    with tempfile.TemporaryDirectory(prefix=f"round-{number}-", dir=directory) as own:
+        url, again = settings.db or f"sqlite:///{own}/foreshock.db", None
+        if stage.history is not None:
+            shutil.copyfile(stage.history, Path(own) / "foreshock.db")
+            again = _PAUSE_S
+        clock = ReplayClock(stretch.start, stretch.end, real_clock(), settings.speed, again)
+        feed = feeder(stage.cluster, stretch, Path(own) / "logs")
+        with exporter(stage.cluster, clock, stage.tape) as page:
+            scraped = [{"source": f"scrape:{tape_page(page)}", "node": NODE, "hosts": "one"}, "kmsg"]
+            # A file of JSON is one of YAML; of what is read, only a file says whose a single source is.
+            (directory / "sidecar.yaml").write_text(json.dumps({"source": scraped}), encoding="utf-8")
+            notes = {"inventory": {"notes": {NODE: CREDIT}}}
+            (directory / "server.yaml").write_text(json.dumps(notes), encoding="utf-8")
+            _start(stage, Path(own), (url, clock), [*feed.sources(), f"scrape:{page}"], children)
+            hours = (stretch.end - stretch.start) / timedelta(hours=1)
+            print_text(f"the replay: {hours:.0f} hours in {60 * hours / settings.speed:.1f} minutes", err=True)
+            replay_logs(feed, clock, children)
+            children.stop("API", "sidecar")
 
 
 def _history(
@@ -187,35 +224,43 @@ def _step(words: str, work: Callable[[], T]) -> T:
     return result
 
 
-def _start(settings: DemoSettings, url: str, clock: ReplayClock, sources: list[str], children: Children) -> None:
-    """Start API, dashboard and sidecar, and say where they are once they answer."""
-    port, dashboard_port = free_port(settings.port), free_port(settings.dashboard_port)
-    api, page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{dashboard_port}"
-    turn_s = settings.turn_s
+def _start(stage: Stage, own: Path, replayed: tuple[str, ReplayClock], sources: list[str], children: Children) -> None:
+    """Start API, sidecar and, in the first round, the dashboard; say where they are once they answer.
+
+    Args:
+        own: the round's folder.
+        replayed: its database and its clock.
+    """
+    (url, clock), turn_s = replayed, stage.settings.turn_s
+    api, page = (f"http://127.0.0.1:{port}" for port in stage.ports)
+    is_first = not children.runs("dashboard")
     pace = {f"FORESHOCK_INTERVALS__{loop}_S": str(turn_s) for loop in ("SCORE", "POLICY")}
     # Between two scrapes much replayed time goes by: that is no silence.
     pace["FORESHOCK_SILENT_AFTER_S"] = str(max(900.0, _SILENT_SCRAPES * turn_s * clock.speed))
     pace["FORESHOCK_INVENTORY__NODES"] = socket.gethostname()  # nodes.csv names the others
-    serve = ["serve", "--port", str(port), "--replay-clock", str(clock)]
+    serve = ["serve", "--port", str(stage.ports[0]), "--replay-clock", str(clock)]
     serve += ["--config", str(children.directory / "server.yaml")]
     children.start("API", serve, {**pace, "FORESHOCK_DB": url})
-    children.start("dashboard", ["dashboard", "--server", api, "--port", str(dashboard_port)])
+    if is_first:
+        children.start("dashboard", ["dashboard", "--server", api, "--port", str(stage.ports[1])])
     children.wait_for(f"{api}/livez", _PATIENCE_S)
-    print_text(f"API {api}")
+    if is_first:
+        print_text(f"API {api}")
     follow = ["--config", str(children.directory / "sidecar.yaml")]
     follow += [argument for source in sources for argument in ("--fleet-source", source)]
-    spool = ["--spool", str(children.directory / "spool"), "--port", "0", "--scrape-interval", str(turn_s)]
+    spool = ["--spool", str(own / "spool"), "--port", "0", "--scrape-interval", str(turn_s)]
     node = ["--node", socket.gethostname()]
     often = {"FORESHOCK_ROLLUP_INTERVAL_S": str(turn_s)}
     children.start("sidecar", ["sidecar", "--server", api, *node, *follow, *spool], often)
-    children.wait_for(f"{page}/_stcore/health", _PATIENCE_S)
-    print_text(f"Dashboard {page}")
-    if settings.browser and os.isatty(1):
-        webbrowser.open(page)
+    if is_first:
+        children.wait_for(f"{page}/_stcore/health", _PATIENCE_S)
+        print_text(f"Dashboard {page}")
+        if stage.settings.browser and os.isatty(1):
+            webbrowser.open(page)
 
 
 def replay_logs(feed: Feeder, clock: ReplayClock, children: Children) -> None:
-    """Let the logs grow until somebody stops us."""
+    """Let the logs grow until the replay is to begin again; where it is not, until somebody stops us."""
     over = False
     while True:
         moment = clock()
@@ -223,9 +268,16 @@ def replay_logs(feed: Feeder, clock: ReplayClock, children: Children) -> None:
         children.check()
         if not over and moment >= clock.end:
             over = True
-            print_text(
-                "the replay is over: the pages stay as they are until Ctrl-C. Start the demo anew to see it again; "
-                "another --seed is another cluster, a smaller --speed takes longer",
-                err=True,
-            )
+            print_text(f"the replay is over: {_then(clock)}", err=True)
+        if clock.again is not None and real_clock() >= clock.again:
+            return
         time.sleep(_TICK_S)
+
+
+def _then(clock: ReplayClock) -> str:
+    if clock.again_after_s is not None:
+        return f"it begins again in {clock.again_after_s:.0f} s; Ctrl-C ends the demo"
+    return (
+        "the pages stay as they are until Ctrl-C. Start the demo anew with another --db to see it again, or without "
+        "one to have it begin again by itself"
+    )

@@ -52,6 +52,10 @@ class Children:
                 preexec_fn=end_with_parent,
             )
 
+    def runs(self, name: str) -> bool:
+        """Whether one of that name was started and is not stopped."""
+        return name in self._running
+
     def check(self) -> None:
         """Say so if one has ended by itself.
 
@@ -82,10 +86,10 @@ class Children:
             time.sleep(0.1)
         raise Failure(f"{url} did not answer within {patience_s:g} s: see the logs in {self.directory}")
 
-    def stop(self) -> None:
-        """Ask each to end, the last started first, and kill what has not ended after a while."""
-        ending = list(reversed(self._running.values()))
-        self._running.clear()
+    def stop(self, *names: str) -> None:
+        """Ask each of those names, or all, to end, the last started first; kill what has not ended after a while."""
+        chosen = [name for name in reversed(self._running) if name in names or not names]
+        ending = [self._running.pop(name) for name in chosen]
         for process in ending:
             process.send_signal(signal.SIGTERM)
         for process in ending:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from store.records.event import Action, Attribute, Cause, Device, Event, Severity, with_id
 from store.records.fault_catalog import Counter, Fault, kind_meanings, with_kind_meaning, xid
-from store.records.telemetry import ACCELERATORS, MAX_DEVICES, MAX_MEASURES, Sample, rise_in_words
+from store.records.telemetry import ACCELERATORS, MAX_DEVICES, MAX_MEASURES, Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ _MOST_COUNT = 2.0**63
 def rise(name: str, known: Counter, increase: float) -> Finding:
     """A counter rose."""
     count = int(increase) if increase == int(increase) and increase < _MOST_COUNT else increase
-    words = rise_in_words(name, increase)
-    return Finding(known.kind, words, known.severity, known.cause, {"count": count, "counter": name}, counter=name)
+    told: dict[str, Attribute] = {"count": count, "counter": name}
+    return Finding(known.kind, known.rise(increase), known.severity, known.cause, told, counter=name)
 
 
 # Faults of the machine that a changed gauge proves, though no line tells more: what a program did (31, 43) it does not.
@@ -84,7 +84,7 @@ def proven_xid(code: int) -> Fault | None:
 
 def no_counter(name: str) -> Finding:
     """What has a counter's name falls again and again: another thing stands behind it now."""
-    message = f"{name} falls again and again: it is no counter, so that its rises tell nothing"
+    message = f"The metric {name} falls again and again: it is no counter, so that its rises tell nothing"
     return Finding("metric_changed", message, attributes={"metric": name})
 
 

@@ -72,10 +72,14 @@ def replayed(cluster: ClusterJson) -> bool:
 
 
 def as_of(cluster: ClusterJson) -> None:
-    """Which moment the page speaks of, and what hints do; above it that its data is old, where it is."""
+    """Which moment the page speaks of, and what hints do; above it that its data is old or its replay has ended."""
     if cluster.stale and cluster.nodes:
         banner("error", words.blind(cluster))
+    if (over := words.replay_over(cluster)) is not None:
+        banner("info", *over)
     clock = " (the clock of the replayed cluster)" if replayed(cluster) else ""
+    if over is None and cluster.replay is not None:
+        clock = f" (the clock of the replayed cluster, which ends {words.ago(cluster.replay.ends, datetime.now(UTC))})"
     st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster.mode)}")
 
 

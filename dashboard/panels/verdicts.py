@@ -17,8 +17,8 @@ MOST_BARS = 12
 
 
 def cards(site: Site, found: Sequence[VerdictJson], now: datetime) -> None:
-    """Those that stand, the likeliest first; no heading where there is none."""
-    standing = sayings.standing(found)
+    """Those that stand, the most urgent first; no heading where there is none."""
+    standing = sayings.by_urgency(found)
     if not standing:
         return
     st.subheader("What is behind it", anchor=False, help="each cause once, however many nodes and incidents it makes")
@@ -41,8 +41,14 @@ def card(site: Site, verdict: VerdictJson, now: datetime) -> None:
             st.caption(words.plain(verdict.reason[:300]))
         felt = sayings.suffering(verdict)
         said = [felt] if felt else []
-        said += [f"since {words.ago(verdict.since, now)}", f"what to do: {words.plain(sayings.to_do(verdict))}"]
+        said += [_since(verdict, now), f"what to do: {words.plain(sayings.to_do(verdict))}"]
         st.caption(" · ".join(said))
+
+
+def _since(verdict: VerdictJson, now: datetime) -> str:
+    if sayings.is_ahead(verdict, now):
+        return f"began {sayings.since(verdict, now)}, later than this page's clock"
+    return f"since {sayings.since(verdict, now)}"
 
 
 def link(site: Site, verdict: VerdictJson) -> None:

@@ -8,8 +8,11 @@ from wire.verdicts import VerdictJson
 from wire.words import verdicts
 from wire.words.verdicts import (
     CLASSES,
+    by_urgency,
     first_of,
+    is_ahead,
     is_taken,
+    since,
     standing,
     suffering,
     title,
@@ -19,8 +22,11 @@ from wire.words.verdicts import (
 # The same words as on the pages that the API serves.
 __all__ = (
     "CLASSES",
+    "by_urgency",
     "first_of",
+    "is_ahead",
     "is_taken",
+    "since",
     "standing",
     "suffering",
     "title",

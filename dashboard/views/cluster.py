@@ -38,8 +38,7 @@ def page(site: Site) -> None:
 def _live(site: Site) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
-        standing = site.client.open_verdicts(VERDICTS)
-        verdicts = [one for one in standing if one.since <= cluster.now + _SKEW]
+        verdicts = site.client.open_verdicts(VERDICTS)
         if (first := sayings.first_of(verdicts)) is not None:
             panels.banner(*sayings.headline(first, cluster.now, len(sayings.standing(verdicts)) - 1))
             people.draw(replace(site, caller=site.client.whoami()), "verdicts", first.id, first.life, cluster.now)
@@ -55,12 +54,9 @@ def _live(site: Site) -> None:
         left, right = st.columns([8, 5], gap="medium")
         with left:
             _map(site, nodes, cluster)
-            _incidents(incidents, ahead, cluster, sayings.by_incident(standing))
+            _incidents(incidents, ahead, cluster, sayings.by_incident(verdicts))
         with right:
             verdict_panels.cards(site, verdicts, cluster.now)
-            if len(standing) > len(verdicts):
-                later = words.many(len(standing) - len(verdicts), "verdict")
-                st.caption(f"{later} dated later than this page's clock: see the page Verdicts")
             _attention(site, nodes, [*ahead, *incidents], cluster)
         _feed(site, cluster)
         _sources(cluster)

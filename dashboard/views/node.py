@@ -198,7 +198,7 @@ def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> Non
 
 def _verdicts(site: Site, name: str, verdicts: Sequence[VerdictJson]) -> None:
     """The causes that stand and touch this node, and whether it is one."""
-    for one in sayings.standing(verdicts)[: verdict_panels.MOST_CARDS]:
+    for one in sayings.by_urgency(verdicts)[: verdict_panels.MOST_CARDS]:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             verdict_panels.link(site, one)
             st.markdown(f"**{words.risk(one.probability)}**: {sayings.role(one, name)}", width="content")

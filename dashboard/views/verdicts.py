@@ -27,7 +27,7 @@ def page(site: Site) -> None:
         cluster = site.client.cluster()
         found = _until(site, cluster.now + _SKEW)
         requested = st.query_params.get("verdict")
-        listed = _ordered(found, cluster.now)
+        listed = _ordered(found)
         names = {one.id: _label(one) for one in listed}
         if requested and requested not in names:
             names = {requested: requested, **names}  # one that is older than those that are listed
@@ -51,12 +51,10 @@ def _until(site: Site, moment: datetime) -> list[VerdictJson]:
     return [*found, *(one for one in site.client.open_verdicts(RECENT) if one.id not in known)]
 
 
-def _ordered(found: Sequence[VerdictJson], now: datetime) -> list[VerdictJson]:
-    """Those that stand, the likeliest first; then the rest, the newest first; last what is dated ahead of the page."""
-    present = [one for one in found if one.since <= now + _SKEW]
-    over = [one for one in present if one.state not in ("open", "revised")]
-    later = [one for one in sayings.standing(found) if one.since > now + _SKEW]
-    return [*sayings.standing(present), *sorted(over, key=lambda one: one.since, reverse=True), *later]
+def _ordered(found: Sequence[VerdictJson]) -> list[VerdictJson]:
+    """Those that stand, the most urgent first; then the rest, the newest first."""
+    over = [one for one in found if one.state not in ("open", "revised")]
+    return [*sayings.by_urgency(found), *sorted(over, key=lambda one: one.since, reverse=True)]
 
 
 def _label(verdict: VerdictJson) -> str:
@@ -88,8 +86,7 @@ def _facts(site: Site, verdict: VerdictJson, cluster: ClusterJson) -> None:
     row[2].metric("Jobs", words.count(len(verdict.jobs)), border=True, height="stretch")
     at_stake = "GPU-hours that its running jobs would lose if they stopped now"
     row[3].metric("GPU-hours at stake", sayings.stake(verdict), help=at_stake, border=True, height="stretch")
-    is_later = verdict.since > cluster.now + _SKEW
-    since = "ahead of this page" if is_later else words.ago(min(verdict.since, cluster.now), cluster.now)
+    since = "ahead of this page" if sayings.is_ahead(verdict, cluster.now) else sayings.since(verdict, cluster.now)
     row[4].metric("Since", since, help=words.utc(verdict.since), border=True, height="stretch")
     if verdict.reason:
         st.markdown(words.plain(verdict.reason))

@@ -30,7 +30,7 @@ import sqlalchemy as sa
 from diagnosis.incidents.intake import note_found
 from store.events.event_pages import event_of
 from store.records.event import Device, Event
-from store.records.fault_catalog import with_kind_meaning
+from store.records.fault_catalog import counter, with_kind_meaning
 from store.records.telemetry import DROPPING, RISING, hour_of
 from store.runs.jobs import running_jobs
 from store.tables import schema
@@ -60,6 +60,11 @@ _SHIFT, _USUAL = "measure_shift", "measure_usual"
 _SHIFTS_OF_NODE, _MOST_SHIFTS = 64, 100_000
 _EVENTS, _TELEMETRY = schema.events, schema.telemetry
 
+_GAUGE_WORDS = {
+    "pcie_link_width": "a PCIe link of {:g} lanes",
+    "pcie_link_gen": "a PCIe link of generation {:g}",
+    "sm_clock_mhz": "an SM clock of {:.0f} MHz",
+}
 # Of each device and measure: min, max, mean, last, changes.
 _Figures: TypeAlias = tuple[float | None, float | None, float | None, float | None, float | None]
 _DEVICES = msgspec.json.Decoder(dict[str, dict[str, _Figures]])
@@ -98,8 +103,9 @@ class SlowDevice:
         one = self.reading
         kind, _, name = one.device.partition(":")
         words = (
-            f"{one.device} stands out in {run}: {self.measure} {one.last:g}, of {self.peers} other nodes the median is "
-            f"{self.usual:g}; steps take {loss.loss:.0%} longer since {loss.since:%Y-%m-%d %H:%M}"
+            f"{'GPU' if kind == 'gpu' else 'fabric adapter'} {name} stands out in {run}: {self._measured(one.last)}, "
+            f"the median of {self.peers} other nodes is {self._measured(self.usual)}; "
+            f"steps take {loss.loss:.0%} longer since {loss.since:%Y-%m-%d %H:%M}"
         )
         attributes: dict[str, Any] = {
             "run": run,
@@ -115,6 +121,11 @@ class SlowDevice:
             attributes["hca"] = name.partition("/")[0]
         what = f"{self.measure} {one.device} {now.isoformat()}"
         return with_kind_meaning(_event(one.node, device, words, attributes, now, what))
+
+    def _measured(self, value: float) -> str:
+        """A value of its measure in the trade's words: "SM clock 1200 MHz", "12 more PCIe replays"."""
+        known = counter(self.measure, self.reading.device.partition(":")[0])
+        return known.rise(value) if known else _GAUGE_WORDS.get(self.measure, f"{self.measure} {{:g}}").format(value)
 
 
 def step_loss(steps: Sequence[tuple[datetime, float]]) -> StepLoss | None:

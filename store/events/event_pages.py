@@ -216,14 +216,27 @@ _HEADS = msgspec.json.Decoder(list[_HeadDevice])
 def with_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of incidents with `heads` made `devices`: every device that is as bad as the one that names it, that first.
 
-    A device is named as that one is, by its address, UUID or index: under another name it might be the same.
+    A device is named as that one is, by its address, UUID or index: under another name it might be the same. A GPU that
+    another line of the incident calls by address and index has both.
     """
     for row in rows:
-        heads, own = row.pop("heads"), row["device"]
-        row["devices"] = [own]
+        heads = row.pop("heads")
+        row["devices"] = [row["device"]]
         if heads:
-            row["devices"] += _others(_HEADS.decode(heads), document_of(row, "device"), row["severity"])
+            read, own = _HEADS.decode(heads), document_of(row, "device")
+            known = [one.device for one in read if one.device.type == "gpu" and one.device.index is not None]
+            numbers = {device.pci: device.index for device in known}
+            found = [own, *_others(read, own, row["severity"])]
+            row["devices"] = [_numbered(device, numbers) for device in found]
+            row["device"] = row["devices"][0]
     return rows
+
+
+def _numbered(device: dict[str, Any], numbers: Mapping[str | None, int | None]) -> dict[str, Any]:
+    """A GPU with the index that its PCI address has."""
+    if device["type"] != "gpu" or device["pci"] is None or device["index"] is not None:
+        return device
+    return {**device, "index": numbers.get(device["pci"])}
 
 
 _NAMED_BY = ("pci", "uuid", "index")

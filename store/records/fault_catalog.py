@@ -190,21 +190,30 @@ def with_kind_meaning(event: Event, variant: str = "") -> Event:
 
 # Which measures are counters, and what it means when one rises: the table `catalogs/counters.csv`.
 #
-# counter("nvlink_crc_l3", "gpu") -> Counter(kind="nvlink_crc", severity="warning", cause="hardware")
+# counter("nvlink_crc_l3", "gpu") -> Counter("nvlink_crc", "warning", "hardware", "NVLink CRC error(s) on link 3")
 # counter("gpu_temp_c", "gpu")    -> None
 
 # Names remembered; a page may hold any.
 _REMEMBERED = 8192
 _LINK = re.compile(r"(.+)_l[0-9a-z]{1,4}")
+_PLURAL = re.compile(r"\((e?s)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """What a rise means."""
+    """What a rise means, and what it is called: `words` has `(s)` where many make a plural."""
 
     kind: str
     severity: Severity
     cause: Cause
+    words: str = ""
+
+    def rise(self, count: float) -> str:
+        """A rise in words: "1 more PCIe replay", "slowed down by heat for 2.5 s"."""
+        if "{s}" in self.words:
+            return self.words.replace("{s}", f"{count / 1e9:.3g}")
+        ending = "" if round(count) == 1 else r"\1"
+        return f"{count:.0f} more {_PLURAL.sub(ending, self.words)}"
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -212,7 +221,10 @@ def counter(name: str, device: str) -> Counter | None:
     """What the rise of a measure of a type of device means; None for a measure that is no counter of ours."""
     exact, patterns = _counters()
     found = exact.get((name, device)) or exact.get((name, ""))
-    return found or next((known for pattern, known in patterns if pattern.fullmatch(name)), None)
+    if found is not None:
+        return found
+    matched = ((pattern.fullmatch(name), known) for pattern, known in patterns)
+    return next((replace(one, words=one.words.replace("*", match[1])) for match, one in matched if match), None)
 
 
 def link_counters(names: Iterable[str]) -> set[str]:
@@ -226,9 +238,9 @@ def _counters() -> tuple[dict[tuple[str, str], Counter], list[tuple[re.Pattern[s
     patterns: list[tuple[re.Pattern[str], Counter]] = []
     for row in rows("counters"):
         words: Event = from_wire({**row, "source": "table"})  # refuses words that are none of ours
-        known = Counter(words.kind, words.severity, words.cause)
+        known = Counter(words.kind, words.severity, words.cause, row["words"])
         if "*" in row["name"]:
-            patterns.append((re.compile(re.escape(row["name"]).replace(r"\*", "[0-9a-z]+")), known))
+            patterns.append((re.compile(re.escape(row["name"]).replace(r"\*", "([0-9a-z]+)")), known))
         else:
             exact[row["name"], row["devices"]] = known
     return exact, patterns

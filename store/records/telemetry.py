@@ -91,13 +91,6 @@ RISING = (
 )
 
 
-def rise_in_words(counter: str, count: float) -> str:
-    """What a counter that rose says to a person. DCGM counts throttling by heat in nanoseconds."""
-    if counter == "thermal_violation":
-        return f"slowed down by heat for {count / 1e9:.3g} s"
-    return f"{counter} rose by {count:.0f}"
-
-
 _SHORT = {"hca": "nic"}
 # Of these a node has one: it needs no number.
 _ALONE = ("node", "bmc")

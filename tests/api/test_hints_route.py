@@ -14,11 +14,13 @@ from wire_check import check_answer
 from api.app import create_app
 from api.edge.auth import hash_token
 from api.server.settings import SCOPES, Token
+from cli.replay.clock import ReplayClock
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.events.append import append_jobs, append_links, append_nodes
 from store.hints.hint_log import save_hint
 from store.hints.outcomes import HintOutcome, save_outcomes
+from store.records.event import format_time
 from store.records.hint import Evidence, Hint
 from store.records.job import Job
 from store.records.node import Node
@@ -212,6 +214,16 @@ def test_runs_show_their_ledger(client: TestClient, engine: sa.Engine) -> None:
     assert sum(ledger["buckets"].values()) == ledger["wall_s"] == 3600.0
     cluster = client.get("/api/v1/cluster").json()
     assert (cluster["run"], cluster["goodput"]) == ("run-2", 0.0)
+
+
+def test_the_cluster_of_a_replay_tells_when_that_ends(engine: sa.Engine) -> None:
+    """By both clocks, and when it begins again."""
+    clock = ReplayClock(NOW, NOW + 2 * HOUR, epoch=NOW, speed=120.0, again_after_s=60.0)
+    with TestClient(create_app(QUIET, engine, clock)) as client:
+        found = client.get("/api/v1/cluster").json()
+    check_answer(ClusterJson, found)
+    told = {"end": NOW + 2 * HOUR, "ends": NOW + timedelta(minutes=1), "again": NOW + timedelta(minutes=2)}
+    assert found["replay"] == {name: format_time(moment) for name, moment in told.items()}
 
 
 def test_the_cluster_is_told_in_one_answer(client: TestClient, engine: sa.Engine) -> None:

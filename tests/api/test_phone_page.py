@@ -45,7 +45,7 @@ def text_of(facts: PhoneFacts) -> str:
     return "".join(phone_sections(facts))
 
 
-def test_the_likeliest_cause_comes_first_with_what_to_do() -> None:
+def test_the_most_urgent_cause_comes_first_with_what_to_do() -> None:
     """In one sentence; the other causes follow in a line each."""
     felt: dict[str, Any] = {"nodes": ["a", "b"], "jobs": ["j"], "action": "run_diagnostics"}
     verdict = VerdictJson(id="v", rank=1, probability=0.93, cause_class="switch", name="leaf004", since=NOW, **felt)
@@ -150,7 +150,8 @@ def test_a_phone_gets_one_page_that_runs_nothing(guarded: TestClient, engine: sa
     with writing(engine).begin() as connection:
         append_jobs(connection, [Job("7", "llm-70b", "RUNNING", began, began, None, 2, "gpu-00[1-2]")])
     event = record(1, time=format_time(NOW - timedelta(minutes=1)), node="gpu-001")
-    assert guarded.post("/api/v1/events", json=[event]).json()["accepted"] == 1
+    ahead = record(2, time=format_time(NOW + timedelta(minutes=30)), node="gpu-009")  # its clock is
+    assert guarded.post("/api/v1/events", json=[event, ahead]).json()["accepted"] == 2
     fold_all(engine)
     answer = guarded.get("/m")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -158,7 +159,8 @@ def test_a_phone_gets_one_page_that_runs_nothing(guarded: TestClient, engine: sa
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "script" not in policy
     for part in (
-        "<title>Foreshock: 1 to do</title>",
+        "<title>Foreshock: 2 to do</title>",
+        "<b>gpu-009",
         'http-equiv="refresh" content="15"',
         "Run hit: llm-70b",
         "Do: look at it",

@@ -1,5 +1,6 @@
 """The replay's clock."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -40,10 +41,19 @@ def test_called_it_tells_the_moment() -> None:
 def test_a_clock_survives_a_command_line() -> None:
     """Two processes hold the same clock."""
     assert read_clock(str(CLOCK)) == CLOCK
+    again = replace(CLOCK, again_after_s=60.0)
+    assert read_clock(str(again)) == again
+
+
+def test_it_tells_when_the_replay_ends_and_begins_again() -> None:
+    """By the clock on the wall: two days at 600 times the speed are 288 s."""
+    assert (CLOCK.ends, CLOCK.again) == (EPOCH + timedelta(seconds=288), None)
+    assert replace(CLOCK, again_after_s=60.0).again == EPOCH + timedelta(seconds=348)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a/b/c/d", "2025-01-01/2025-01-02/2025-01-03", "2025-01-01/2025-01-02/2025-01-03/x"]
+    "text",
+    ["", "a/b/c/d", *(f"2025-01-01/2025-01-02/2025-01-03{end}" for end in ("", "/x", "/0", "/1/x", "/1/2/3"))],
 )
 def test_what_is_no_clock_is_refused(text: str) -> None:
     """The message shows the form."""

@@ -1,5 +1,6 @@
 """The demo's replay: which stretch, what is fed when, what the exporter answers."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import httpx2
 import pytest
 from real.patience import patience
 
-from cli.commands.demo import DemoSettings, replay_logs
+from cli.commands import demo
+from cli.commands.demo import DemoSettings, Stage, play, replay_logs
 from cli.processes.children import Children
-from cli.replay.clock import ReplayClock
-from cli.replay.exporter import LEAD, Feeder, choose_stretch, exporter, feeder
+from cli.replay.clock import ReplayClock, read_clock
+from cli.replay.exporter import LEAD, Feeder, Stretch, choose_stretch, exporter, feeder
+from cli.replay.tape import read_tape
 from parsers.formats.dcgm import samples
 from parsers.text.parser import Context
 from simulator.output.archive import OutputLine
@@ -123,6 +126,57 @@ def test_the_demo_says_when_its_replay_is_over_and_what_to_do_then(
     assert (tmp_path / "kernel.log").read_text() == "last\n"
     said = capsys.readouterr().err
     assert said.count("the replay is over: the pages stay as they are until Ctrl-C. Start the demo anew") == 1
+
+
+def test_the_demo_begins_its_replay_again_from_the_same_history(
+    tmp_path: Path, cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each round has its own clock, logs, spool and copy of the database; the dashboard stays, the rest starts anew."""
+
+    class Recorded(Children):
+        """Children that are written down and never run."""
+
+        def __init__(self, directory: Path) -> None:
+            super().__init__(directory)
+            self.said: list[tuple[str, str]] = []
+
+        def runs(self, name: str) -> bool:
+            """Started once."""
+            return ("start", name) in self.said
+
+        def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+            """Written down; the API's database is what the history is, and is changed."""
+            self.said.append(("start", name))
+            if name == "API":
+                clocks.append(arguments[arguments.index("--replay-clock") + 1])
+                database = Path((environment or {})["FORESHOCK_DB"].removeprefix("sqlite:///"))
+                assert database.read_text() == "history"
+                database.write_text("what came of it")
+
+        def wait_for(self, url: str, patience_s: float) -> None:
+            """It answers."""
+
+        def stop(self, *names: str) -> None:
+            """Written down."""
+            self.said += [("stop", name) for name in names]
+
+    monkeypatch.setattr(demo, "_PAUSE_S", 0.0)
+    (history := tmp_path / "history.db").write_text("history")
+    stretch = Stretch(choose_stretch(cluster).start, choose_stretch(cluster).start + timedelta(seconds=1))
+    settings = DemoSettings(32, 60, 4, 1e6, None, 0, 0, browser=False)
+    stage = Stage(settings, tmp_path, cluster, stretch, read_tape(stretch.start), history, (1, 2))
+    children, clocks = Recorded(tmp_path), list[str]()
+    for number in (1, 2):
+        play(stage, children, number)
+    again, round_ = [("start", "API"), ("start", "sidecar")], [("stop", "API"), ("stop", "sidecar")]
+    assert children.said == [again[0], ("start", "dashboard"), again[1], *round_, *again, *round_]
+    first, second = map(read_clock, clocks)
+    assert first.epoch < second.epoch
+    assert (first.start, first.end) == (second.start, second.end)
+    assert not list(tmp_path.glob("round-*"))
+    printed = capsys.readouterr()
+    assert printed.out.count("Dashboard http://127.0.0.1:2") == 1
+    assert printed.err.count("the replay is over: it begins again in 0 s") == 2
 
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(8, 2.0), (64, 2.0), (1250, 25.0), (2000, 40.0)])

@@ -102,6 +102,27 @@ def test_a_page_with_later_incidents_alone_says_both(connect: Any, api: Any) -> 
     assert "Dated later than this page's clock" in said
 
 
+@pytest.mark.parametrize("page", ["cluster", "verdicts", "goodput"])
+def test_a_replay_says_when_it_ends_and_begins_again(drawn: Opened, api: Any, page: str) -> None:
+    """On every page: what stands still is not taken for a cluster in which nothing happens."""
+    now = datetime.fromisoformat(api.answers["cluster"]["now"])
+    replay = {"end": (now + timedelta(hours=1)).isoformat(), "ends": datetime.now(UTC) + timedelta(seconds=301)}
+    replay |= {"ends": replay["ends"].isoformat(), "again": "2026-11-26T15:01:02Z"}
+    api.answers["cluster"] |= {"replay": replay}
+    said = seen(drawn(page))
+    assert "(the clock of the replayed cluster, which ends in 5 min)" in said
+    assert "The replay ended" not in said
+    api.answers["cluster"]["replay"] |= {"end": now.isoformat()}
+    over = "The replay ended at 2025-03-29 03:12:00 UTC, by its own clock: nothing moves any more."
+    for again, then in (
+        ("2026-11-26T15:01:02Z", "begins again by itself at 15:01:02 UTC"),
+        (None, "Start the demo anew"),
+    ):
+        api.answers["cluster"]["replay"] |= {"again": again}
+        (told,) = [one.value for one in drawn(page).info if over in one.value]
+        assert then in told
+
+
 def test_what_is_read_ends_and_begins_a_minute_after_the_clock(drawn: Opened, api: Any) -> None:
     """No incident falls between the two questions, and the feed ends where the incidents do."""
     drawn("cluster")

@@ -121,6 +121,24 @@ def test_a_cause_that_is_likely_goes_before_the_unknown_and_the_unknown_before_a
         assert sayings.first_of(found) == first
 
 
+def test_what_stands_is_in_the_order_in_which_it_wants_somebody() -> None:
+    """Not yet taken, certain, a machine's fault, much at stake, something to do, likely: in this order."""
+    taken = {"life": {"state": "acknowledged"}}
+    found = [
+        verdict(id="much at stake", rank=8, probability=0.6, gpu_hours_at_stake=400.0),
+        verdict(id="little at stake", rank=7, probability=0.99, gpu_hours_at_stake=2.0, action="reboot_node"),
+        verdict(id="to do", rank=6, probability=0.7, action="reboot_node"),
+        verdict(id="likelier, to watch", rank=1, probability=0.98, action="watch"),
+        verdict(id="nothing to do", rank=5, probability=0.99, jobs=[], gpu_hours_at_stake=0.2),
+        verdict(id="a program", rank=2, gpu_hours_at_stake=999.0, **{"class": "application"}),
+        verdict(id="unknown", rank=3, **{"class": "unknown"}),
+        verdict(id="a guess", rank=4, probability=0.24, gpu_hours_at_stake=999.0),
+        verdict(id="taken", rank=9, probability=0.99, gpu_hours_at_stake=999.0, **taken),
+    ]
+    assert sayings.by_urgency(found[::-1]) == found
+    assert sayings.by_urgency(found) == found
+
+
 def test_the_page_of_a_verdict_says_why_who_and_what_to_do(drawn: Opened) -> None:
     """Evidence for and against, its nodes and jobs, and how it has changed."""
     page = drawn("verdicts", verdict="v1")
@@ -161,28 +179,21 @@ def test_the_cluster_page_puts_an_incident_down_to_its_verdict(drawn: Opened) ->
     assert "2 nodes of 1 job · since 4 min ago · what to do: run diagnostics" in seen(page)
 
 
-def test_a_verdict_that_is_dated_later_than_the_page_is_no_answer_of_it(drawn: Opened, api: Any) -> None:
-    """This host's own kernel beside a replay: it is told, and stands on the page Verdicts."""
-    later = api.answers["verdicts"]["items"][0] | {"since": "2026-11-21T00:00:00Z"}
-    api.answers["verdicts"] = {"items": [later], "next_cursor": None}
-    page = drawn("cluster")
-    assert "is the cause" not in page.error[0].value
-    assert "1 verdict dated later than this page's clock" in seen(page)
-
-
-def test_the_page_opens_on_what_stands_at_its_own_time(drawn: Opened, api: Any) -> None:
-    """What is dated later comes last, with its date in place of an age that is to come."""
-    first = api.answers["verdicts"]["items"][0]
-    later = first | {"id": "v2", "since": "2026-11-21T00:00:00Z", "probability": 0.99, "rank": 1, "name": "leaf009"}
-    api.answers["verdicts"] = {"items": [later, first | {"rank": 2}], "next_cursor": None}
-    api.answers["verdicts/v2"] = later
+def test_a_certain_fault_leads_though_it_is_dated_later_than_the_page(drawn: Opened, api: Any) -> None:
+    """This host's own kernel beside a replay: a guess of the replay does not go before it, and its date is said."""
+    guess = api.answers["verdicts"]["items"][0] | {"probability": 0.24, "gpu_hours_at_stake": 900.0}
+    own = guess | LOST | {"id": "v2", "since": "2026-11-21T00:00:00Z", "probability": 0.97, "jobs": [], "rank": 2}
+    api.answers["verdicts"] = {"items": [own, guess], "next_cursor": None}
+    api.answers["verdicts/v2"] = own
+    for page in (drawn("cluster"), drawn("verdicts")):
+        assert failing(page) == []
+        led = page.error[0].value.replace("\\", "")
+        assert "GPU 0000:0f:00.0 of n1 is the cause" in led
+        assert "at 2026-11-21 00:00:00 UTC" in led
+    assert "began at 2026-11-21 00:00:00 UTC, later than this page's clock" in seen(drawn("cluster"))
     page = drawn("verdicts")
-    assert failing(page) == []
-    assert "leaf004 is the cause" in page.error[0].value.replace("\\", "")
-    assert page.selectbox[0].options[-1].endswith("2026-11-21 00:00:00 UTC")
-    api.answers["verdicts"] = {"items": [later], "next_cursor": None}
-    ages = {metric.label: metric.value for metric in drawn("verdicts").metric}
-    assert ages["Since"] == "ahead of this page"
+    assert page.selectbox[0].options[0].endswith("2026-11-21 00:00:00 UTC")
+    assert {metric.label: metric.value for metric in page.metric}["Since"] == "ahead of this page"
 
 
 def test_a_node_s_page_says_what_it_is_to_the_verdict(drawn: Opened, api: Any) -> None:

@@ -1,5 +1,7 @@
 """The table of counters."""
 
+import re
+
 import pytest
 
 from store.catalog_rows import rows
@@ -53,14 +55,42 @@ def test_every_counter_s_kind_is_known() -> None:
 @pytest.mark.parametrize("name", COUNTER_EVENTS)
 def test_an_archive_s_counters_mean_the_same(name: str) -> None:
     """Whichever way a rise comes into the store."""
-    assert counter(name, "gpu") == Counter(*COUNTER_EVENTS[name])  # type: ignore[arg-type]  # the table's words
+    known = counter(name, "gpu")
+    assert known is not None
+    assert known == Counter(*COUNTER_EVENTS[name], known.words)  # type: ignore[arg-type]  # the table's words
 
 
 def test_the_type_of_a_device_tells_counters_of_one_name_apart() -> None:
     """A corrected error of the host's memory is an edac."""
     assert [counter("ecc_sbe", device).kind for device in ("gpu", "npu", "dimm")] == ["ecc_sbe", "ecc_sbe", "edac"]  # type: ignore[union-attr]  # the table has it
     assert counter("gpu_temp_c", "gpu") is None
-    assert counter("nvlink_crc_l17", "gpu") == counter("nvlink_crc", "gpu")
+    assert counter("nvlink_crc_l17", "gpu").kind == counter("nvlink_crc", "gpu").kind  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("row", list(rows("counters")), ids=lambda row: row["name"] + row["devices"])
+def test_a_rise_is_said_in_the_trade_s_words(row: dict[str, str]) -> None:
+    """No metric's name, no mark of a plural, no placeholder is left; one is not many."""
+    known = counter(row["name"].replace("*", "3"), row["devices"] or "gpu")
+    assert known is not None
+    said = [known.rise(count) for count in (1, 2)]
+    assert not [text for text in said if re.search(r"[_*(){}]", text)], said
+    assert said[0] != said[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "said"),
+    [
+        ("row_remap_correctable", 1, "1 more memory row remapped for corrected errors"),
+        ("nvlink_crc_l17", 12, "12 more NVLink CRC errors on link 17"),
+        ("oom_kill", 2, "2 more processes killed for memory"),
+        ("thermal_violation", 2.5e9, "slowed down by heat for 2.5 s"),
+    ],
+)
+def test_what_a_rise_says(name: str, count: float, said: str) -> None:
+    """Of a GPU, of one of its links, of a node, and of time that is counted in nanoseconds."""
+    known = counter(name, "node" if name == "oom_kill" else "gpu")
+    assert known is not None
+    assert known.rise(count) == said
 
 
 def test_a_total_is_told_by_its_links() -> None:

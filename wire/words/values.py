@@ -225,6 +225,17 @@ def blind(cluster: ClusterJson) -> str:
     )
 
 
+def replay_over(cluster: ClusterJson) -> tuple[str, str] | None:
+    """That a replay has ended, and what comes then; None where there is none, or it goes on."""
+    replay = cluster.replay
+    if replay is None or cluster.now < replay.end:
+        return None
+    then = "Start the demo anew to see it again."
+    if replay.again is not None:
+        then = f"It begins again by itself at {replay.again.astimezone(UTC):%H:%M:%S} UTC."
+    return f"The replay ended at {utc(replay.end)}, by its own clock: nothing moves any more.", then
+
+
 def headline(cluster: ClusterJson, as_text: Callable[[str], str] = shown) -> tuple[str, str]:
     """The answer first: how bad it is (`error`, `warning`, `success`, `info`), and a sentence that says it.
 

@@ -1,7 +1,7 @@
 """Verdicts in sentences: which one comes first, what a cause is called, who suffers and what to do about it."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from wire.events import IncidentJson
 from wire.verdicts import VerdictJson
@@ -30,6 +30,9 @@ CLASSES = {
 # What is no fault of a machine: nobody has to run.
 _CALM = ("planned", "application", "job")
 _SURE = 0.5
+# Nobody has to get up for these, and less for the later one.
+_IDLE = ("watch", "none")
+_SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the page's clock
 # Characters of what was seen and of a job's name, jobs that are called by their names, GPU-hours that are worth a word.
 _MOST_SIGNS, _MOST_NAME, _FEW_JOBS, _LEAST_STAKE = 200, 60, 2, 0.5
 
@@ -40,15 +43,44 @@ def standing(verdicts: Sequence[VerdictJson]) -> list[VerdictJson]:
     return sorted(found, key=lambda one: (one.cause_class == "unknown", one.rank or len(found), -one.probability))
 
 
-def first_of(verdicts: Sequence[VerdictJson]) -> VerdictJson | None:
-    """The one that a page begins with: the likeliest cause, or that the cause is not known; None where none stands.
+def by_urgency(verdicts: Sequence[VerdictJson]) -> list[VerdictJson]:
+    """Those that stand, in the order in which they want somebody: the one order of every page.
 
-    One that nobody has taken yet goes before those that are in somebody's hands.
+    What nobody has taken goes before what is in somebody's hands. Then a cause that is more likely than not, then that
+    the cause is not known, then guesses; what is no machine's fault comes after what is. Then what the running jobs
+    would lose, as likely as it is; what there is something to do about; and the likeliest. Its date plays no part: a
+    host whose clock is ahead of the page's has faults, too.
     """
-    found = sorted(standing(verdicts), key=is_taken)
-    named = [one for one in found if one.cause_class != "unknown" and one.probability >= _SURE]
-    unknown = [one for one in found if one.cause_class == "unknown"]
-    return next(iter(named or unknown or found), None)
+    return sorted(standing(verdicts), key=_urgency)
+
+
+def _urgency(one: VerdictJson) -> tuple[float, ...]:
+    is_known = one.cause_class != "unknown"
+    is_sure = is_known and one.probability >= _SURE
+    stake = one.gpu_hours_at_stake * one.probability if one.jobs else 0.0
+    return (
+        is_taken(one),
+        0 if is_sure else 1 if not is_known else 2,
+        one.cause_class in _CALM,
+        -stake if stake >= _LEAST_STAKE else 0.0,
+        _IDLE.index(one.action) if one.action in _IDLE else -1,
+        -one.probability,
+    )
+
+
+def first_of(verdicts: Sequence[VerdictJson]) -> VerdictJson | None:
+    """The one that a page begins with; None where none stands."""
+    return next(iter(by_urgency(verdicts)), None)
+
+
+def is_ahead(verdict: VerdictJson, now: datetime) -> bool:
+    """Whether it is dated later than the page's clock: beside a replay, or by a host whose clock runs ahead."""
+    return verdict.since > now + _SKEW
+
+
+def since(verdict: VerdictJson, now: datetime) -> str:
+    """How long ago it began; its date where that is still to come by the page's clock."""
+    return f"at {values.utc(verdict.since)}" if is_ahead(verdict, now) else values.ago(min(verdict.since, now), now)
 
 
 def is_taken(one: VerdictJson | IncidentJson) -> bool:
@@ -103,9 +135,9 @@ def _cause(verdict: VerdictJson, name: str) -> str:
 
 def _signs(verdict: VerdictJson, now: datetime, as_text: Callable[[str], str]) -> str:
     """What was seen, and how long ago it began."""
-    since = values.ago(min(verdict.since, now), now)
     what = values.shown(happened(verdict)).rstrip(".")[:_MOST_SIGNS]
-    return f"{as_text(what[:1].upper() + what[1:])}, {since}" if what else f"It began {since}"
+    began = since(verdict, now)
+    return f"{as_text(what[:1].upper() + what[1:])}, {began}" if what else f"It began {began}"
 
 
 def happened(verdict: VerdictJson) -> str:

@@ -1,0 +1,70 @@
+"""The index by which everybody calls a GPU, for incidents that know its PCI address alone: a verdict of it tells.
+
+    with_indices(connection, rows)      # rows of incidents as an answer has them, with `devices`
+
+The kernel says `0000:a8:00.0`, an exporter `GPU 5`: who weighs both has put the index into the verdict's device. A GPU
+is counted otherwise after a boot, maybe: the verdict that began nearest to the incident tells.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from store.records.event import Device
+from store.tables.bulk_rows import is_one_of
+from store.tables.pages import document_of, moment_of
+from store.tables.verdict_tables import verdicts
+
+_MOST = 500  # verdicts that are read for a page
+
+
+class _Named(msgspec.Struct):
+    """What is read of a verdict."""
+
+    device: Device = Device()
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+def with_indices(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """The same rows: each GPU among their devices with its index, where a verdict of that GPU has it."""
+    wanted = [row for row in rows if row["node"] is not None and any(map(_lacks_index, _devices(row)))]
+    if not wanted:
+        return rows
+    told = _told(connection, {row["node"] for row in wanted})
+    for row in wanted:
+        start = moment_of(row, "start")
+        row["devices"] = [_indexed(one, told.get((row["node"], one["pci"]), []), start) for one in _devices(row)]
+        row["device"] = row["devices"][0]
+    return rows
+
+
+def _devices(row: dict[str, Any]) -> list[dict[str, Any]]:
+    return [document_of({"device": one}, "device") for one in row["devices"]]
+
+
+def _lacks_index(device: dict[str, Any]) -> bool:
+    return device["type"] == "gpu" and device["pci"] is not None and device["index"] is None
+
+
+def _told(connection: sa.Connection, nodes: set[str]) -> dict[tuple[str, str], list[tuple[datetime, int]]]:
+    """When each GPU of some nodes was said to have which index, by node and PCI address."""
+    query = sa.select(verdicts.c.node, verdicts.c.since, verdicts.c.document).where(
+        verdicts.c["class"] == "gpu", is_one_of(connection, verdicts.c.node, nodes)
+    )
+    found: dict[tuple[str, str], list[tuple[datetime, int]]] = {}
+    for node, since, document in connection.execute(query.order_by(verdicts.c.since.desc()).limit(_MOST)):
+        device = _NAMED.decode(document).device
+        if device.pci is not None and device.index is not None:
+            found.setdefault((node, device.pci), []).append((since, device.index))
+    return found
+
+
+def _indexed(device: dict[str, Any], told: list[tuple[datetime, int]], start: datetime) -> dict[str, Any]:
+    if not told or not _lacks_index(device):
+        return device
+    return {**device, "index": min(told, key=lambda one: abs(one[0] - start))[1]}

@@ -1,0 +1,67 @@
+"""Incidents call a GPU by its index where a verdict or another line tells it, as verdicts do."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+from folding import fold_all
+
+from store.records.event import Device, format_time
+from store.verdicts.verdict_log import VerdictChange
+
+from .conftest import NOW
+from .test_threads_route import save
+from .test_verdicts_route import GPU
+
+PCI = "0000:a8:00.0"
+KERNEL = {"type": "gpu", "pci": PCI}
+
+
+def xid(node: str, second: int, device: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A GPU that is gone, by whom it may be."""
+    time = format_time(NOW - timedelta(minutes=5) + timedelta(seconds=second))
+    event = {"time": time, "node": node, "source": "kernel", "kind": "xid", "code": 79, "severity": "fatal"}
+    return event | {"cause": "hardware", "device": device, "message": "GPU has fallen off the bus."} | fields
+
+
+def sent(client: TestClient, engine: sa.Engine, *events: dict[str, Any]) -> None:
+    """Kept, and made incidents."""
+    assert client.post("/api/v1/events", json=events).json()["accepted"] == len(events)
+    fold_all(engine)
+
+
+def devices(client: TestClient, node: str) -> list[dict[str, Any]]:
+    """The device of a node's one incident: in the list, on its own, and on the node's page."""
+    (listed,) = client.get("/api/v1/incidents", params={"node": node}).json()["items"]
+    own = client.get(f"/api/v1/incidents/{listed['id']}").json()
+    (of_node,) = client.get(f"/api/v1/nodes/{node}").json()["incidents"]
+    found = [listed, own, of_node]
+    assert [one["devices"][0] for one in found] == [one["device"] for one in found]
+    return [one["device"] for one in found]
+
+
+def test_a_verdict_tells_the_index_of_a_gpu(client: TestClient, engine: sa.Engine) -> None:
+    """The verdict of that GPU that began nearest to the incident; another node's, and another GPU's, tell nothing."""
+    sent(client, engine, xid("n1", 0, KERNEL), xid("n2", 0, KERNEL))
+    assert {one["index"] for one in devices(client, "n1")} == {None}
+    own = replace(GPU, node="n1", nodes=("n1",), device=Device("gpu", pci=PCI, index=5), since=NOW)
+    old = replace(own, device=Device("gpu", pci=PCI, index=2), since=NOW - timedelta(days=3))
+    other = replace(own, device=Device("gpu", pci="0000:0f:00.0", index=7))
+    blank = replace(own, device=Device("gpu", pci=PCI))
+    for number, one in enumerate((old, own, other, blank)):
+        save(engine, VerdictChange(replace(one, id=f"g{number}"), "opened"))
+    assert [(one["pci"], one["index"]) for one in devices(client, "n1")] == [(PCI, 5)] * 3
+    assert {one["index"] for one in devices(client, "n2")} == {None}
+
+
+def test_another_line_of_the_incident_tells_it(client: TestClient, engine: sa.Engine) -> None:
+    """An exporter says both names of the GPU; a GPU whose index nobody tells has none."""
+    both = KERNEL | {"index": 3}
+    page = {"source": "dcgm", "severity": "error", "message": "gone"}
+    sent(
+        client, engine, xid("n1", 0, KERNEL), xid("n1", 2, both, **page), xid("n1", 3, KERNEL | {"pci": "0000:0f:00.0"})
+    )
+    (listed,) = client.get("/api/v1/incidents").json()["items"]
+    assert {(one["pci"], one["index"]) for one in listed["devices"]} == {(PCI, 3), ("0000:0f:00.0", None)}
