@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from diagnosis.causes.effects import UNTOLD_JOB
 from diagnosis.causes.relevance import CURED, SURVIVED
 from diagnosis.graph.place import Place
 from store.records import fault_catalog
@@ -94,7 +95,8 @@ def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Ver
     node = None if suspect.kind in ("application", "job", "storage", "driver", "firmware") else _node(suspect, scene)
     felt = [effect for effect, _ in account.jobs if effect.domain is not None]
     nodes = _nodes(suspect, [*own, *felt], node, scene)
-    runs = sorted({effect.run for effect, _ in account.jobs if effect.run is not None})
+    told = {effect.run for effect, _ in account.jobs if effect.run is not None}
+    runs = sorted(run for run in told if not run.startswith(UNTOLD_JOB))
     lead = _lead(account)
     return Verdict(
         cause_class=suspect.kind,

@@ -93,6 +93,19 @@ def test_real_faults_of_programs_accuse_no_machine(cluster: sa.Engine, watch: Wa
     assert {one.cause_class for one in standing(cluster)} <= {"application"}
 
 
+def test_a_program_s_fault_on_a_node_without_a_known_job_is_a_program_s(cluster: sa.Engine, watch: Watch) -> None:
+    """No scheduler tells of the job: it is told as one of that node, and not as unknown; what fails together is one."""
+    device = Device("gpu", pci="0000:0f:00.0")
+    for node in ("gpu-040", "gpu-041"):
+        take(cluster, Event(NOW, node, "kernel", "xid", 31, "error", "application", "restart_app", device, "MMU Fault"))
+    VerdictEngine(cluster, watch).turn()
+    with cluster.connect() as connection:
+        first = next(iter(open_verdicts(connection)))
+    assert (first.cause_class, first.name, first.action) == ("application", "a job on gpu-040", "restart_app")
+    assert (first.node, first.jobs, first.nodes) == (None, (), ("gpu-040", "gpu-041"))
+    assert first.probability > 0.9
+
+
 def test_a_fatal_fault_opens_a_verdict_with_what_is_at_stake(cluster: sa.Engine, watch: Watch) -> None:
     """Two hours of two nodes with eight GPUs each, for nothing was saved."""
     engine = VerdictEngine(cluster, watch)
