@@ -21,13 +21,13 @@ from store.tables.verdict_tables import verdicts
 _MOST = 500  # verdicts that are read for a page
 
 
-class _Named(msgspec.Struct):
+class _VerdictDevice(msgspec.Struct):
     """What is read of a verdict."""
 
     device: Device = Device()
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+_NAMED = msgspec.json.Decoder(_VerdictDevice)
 
 
 def with_indices(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
