@@ -9,7 +9,7 @@ import pytest
 from real.patience import patience
 
 from cli.commands import demo
-from cli.commands.demo import DemoSettings, DemoReplay, play, replay_logs
+from cli.commands.demo import DemoReplay, DemoSettings, play, replay_logs
 from cli.processes.children import Children
 from cli.replay.clock import ReplayClock, read_clock
 from cli.replay.exporter import LEAD, Feeder, Stretch, choose_stretch, exporter, feeder
