@@ -13,10 +13,11 @@ from typing import get_args
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
+from dashboard.bar import search, sign_in, time_range
+from dashboard.bar.sign_in import SignIn, SignInWay
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
-from dashboard.panels import page, search, sign_in
+from dashboard.panels import page
 from dashboard.panels.page import Site
-from dashboard.panels.sign_in import SignIn, SignInWay
 from dashboard.views import cluster, collection, goodput, hints, incidents, models, node, repair, verdicts
 
 # Streamlit leaves a sixth of the screen empty above the first line, and fades parts that are being redrawn.
@@ -136,7 +137,10 @@ def main(argv: list[str]) -> None:
         chosen = st.navigation([*pages.values(), _first_by_name(pages[FIRST])], position="top")
         if person:
             sign_in.badge(way, api)
-        search.draw(_site(api, pages), pages, chosen.url_path)
+        time_range.keep(chosen.url_path)
+        with st.container(horizontal=True, horizontal_alignment="right"):
+            time_range.draw()
+            search.draw(_site(api, pages), pages, chosen.url_path)
         chosen.run()
         search.key()
     st.caption(f"served by `{given.server}`")  # the operator wrote it: an address, not a link

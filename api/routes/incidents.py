@@ -18,7 +18,7 @@ from store.events.event_pages import INCIDENT_COLUMNS, EventWindow, incident_pag
 from store.events.incident_thread import incident_known_by, incident_subject, lives_of
 from store.records.event import Severity
 from store.records.incident import IncidentLife
-from store.verdicts.gpu_indices import with_indices
+from store.verdicts.gpu_index import with_indices
 from store.verdicts.verdict_log import verdicts_between
 from wire.events import IncidentJson
 from wire.message import Page

@@ -22,7 +22,7 @@ from store.nodes.fleet import NodePage
 from store.nodes.inventory import read_outages
 from store.nodes.node_history import node_hints, node_scores, node_telemetry
 from store.records.node import NodeState
-from store.verdicts.gpu_indices import with_indices
+from store.verdicts.gpu_index import with_indices
 from wire.message import Page
 from wire.nodes import NodeDetailJson, NodeJson
 

@@ -118,7 +118,7 @@ def _stopping() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoReplay:
     """What every round of the replay is played with. `history`: the database before it; None: a round plays in `db`."""
 
     settings: DemoSettings
@@ -146,13 +146,13 @@ def _run(settings: DemoSettings, directory: Path) -> None:
         engine.dispose()
     print_text(f"{NODE}: {CREDIT}", err=True)
     ports = (free_port(settings.port), free_port(settings.dashboard_port))
-    stage = Stage(settings, directory, cluster, stretch, tape, history, ports)
+    stage = DemoReplay(settings, directory, cluster, stretch, tape, history, ports)
     with Children(directory) as children:
         for number in count(1):
             play(stage, children, number)
 
 
-def play(stage: Stage, children: Children, number: int) -> None:
+def play(stage: DemoReplay, children: Children, number: int) -> None:
     """One round of the replay, from the history as it was; the dashboard stays up from the first one on."""
     from cli.replay.exporter import exporter, feeder, tape_page
     from cli.replay.tape import CREDIT, NODE
@@ -224,7 +224,9 @@ def _step(words: str, work: Callable[[], T]) -> T:
     return result
 
 
-def _start(stage: Stage, own: Path, replayed: tuple[str, ReplayClock], sources: list[str], children: Children) -> None:
+def _start(
+    stage: DemoReplay, own: Path, replayed: tuple[str, ReplayClock], sources: list[str], children: Children
+) -> None:
     """Start API, sidecar and, in the first round, the dashboard; say where they are once they answer.
 
     Args:

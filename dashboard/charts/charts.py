@@ -68,7 +68,7 @@ def _wrap(text: str, width: int = 44) -> str:
 def score_history(scores: Sequence[NodeScoresJson], outages: Sequence[OutageJson]) -> go.Figure:
     """Both scores over time, outages shaded."""
     figure = go.Figure()
-    times = [score.time for score in scores]
+    times = [words.local(score.time) for score in scores]
     for name, values, colour in (
         ("within 24 h", [score.score_24h for score in scores], RAISES),
         ("within 7 days", [score.score_7d for score in scores], SECOND),
@@ -102,7 +102,12 @@ def _shade(figure: go.Figure, outages: Sequence[OutageJson], times: Sequence[dat
         begin, end = max(outage.start, times[0]), min(outage.end or times[-1], times[-1])
         if begin < end:
             figure.add_vrect(
-                x0=begin, x1=end, fillcolor=words.STATE_COLOURS["out"], opacity=0.25, line_width=0, layer="below"
+                x0=words.local(begin),
+                x1=words.local(end),
+                fillcolor=words.STATE_COLOURS["out"],
+                opacity=0.25,
+                line_width=0,
+                layer="below",
             )
 
 
@@ -116,7 +121,7 @@ def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> g
     figure = make_subplots(
         rows=rows, cols=2, subplot_titles=[_title(panel[0], panel[1]) for panel in shown], vertical_spacing=0.28 / rows
     )
-    times = [time for time, _ in hours]
+    times = [words.local(time) for time, _ in hours]
     for i, (_, columns, factor) in enumerate(shown):
         for colour, (name, legend) in zip((LINE, SECOND), columns.items(), strict=False):
             figure.add_trace(
@@ -148,7 +153,11 @@ def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> g
 def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[OutageJson]) -> go.Figure | None:
     """Small charts of what a device measured each hour, of at most MOST_MEASURES that differ; None where none does."""
     series = {
-        name: [(hour.time, hour.devices[device][name][2]) for hour in hours if name in hour.devices.get(device, {})]
+        name: [
+            (words.local(hour.time), hour.devices[device][name][2])
+            for hour in hours
+            if name in hour.devices.get(device, {})
+        ]
         for name in sorted({name for hour in hours for name in hour.devices.get(device, {})})
     }
     shown = [name for name, values in series.items() if len({value for _, value in values}) > 1][:MOST_MEASURES]
@@ -162,7 +171,7 @@ def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[Outag
         line = {"color": LINE, "width": 1.6}
         trace = go.Scatter(x=times, y=values, mode="lines+markers", marker_size=2.5, line=line, name=titles[i])
         figure.add_trace(trace, row=i // 2 + 1, col=i % 2 + 1)
-    every = sorted(hour.time for hour in hours)
+    every = sorted(words.local(hour.time) for hour in hours)
     _shade(figure, outages, every)
     figure.update_xaxes(range=[every[0], every[-1] + HOUR], tickformat="%b %d", nticks=6, fixedrange=True)
     figure.update_yaxes(fixedrange=True)

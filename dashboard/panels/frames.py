@@ -212,7 +212,7 @@ def columns(first: Row, labels: Mapping[str, str] | None = None, wide_px: int = 
         for name in first
     }
     for name in configured.keys() & {"when", "began"}:
-        configured[name]["label"] += " (UTC)"
+        configured[name]["label"] += f" ({words.zone_name()})"
     for name in configured.keys() & WIDE:
         configured[name]["width"] = wide_px
     for name in configured.keys() & {"events", "gpu_hours"}:

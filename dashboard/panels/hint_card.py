@@ -64,8 +64,8 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
             st.markdown(line)
         _evidence_pages(site, hint)
         st.caption(
-            f"requested {words.when(hint.created, cluster.now)} UTC by {words.plain(hint.owner or 'unknown')} · "
-            f"expires {words.when(hint.valid_until, cluster.now)} UTC"
+            f"requested {words.at(hint.created, cluster.now)} by {words.plain(hint.owner or 'unknown')} · "
+            f"expires {words.at(hint.valid_until, cluster.now)}"
         )
         if hint.evidence:
             with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):
@@ -116,9 +116,9 @@ def consent(hint: HintJson, now: datetime) -> str:
     if isinstance(yes, Mapping):
         earlier = [str(each.get("by")) for each in _items(hint.evidence.get("approvals"))]
         who = " and ".join(dict.fromkeys(map(words.someone, [*earlier, str(yes.get("by") or "somebody")])))
-        return f"{who}, {words.when(_moment(yes.get('time')), now)} UTC"
+        return f"{who}, {words.at(_moment(yes.get('time')), now)}"
     if hint.approvals:
-        given = " and ".join(f"{words.someone(each.by)}, {words.when(each.time, now)} UTC" for each in hint.approvals)
+        given = " and ".join(f"{words.someone(each.by)}, {words.at(each.time, now)}" for each in hint.approvals)
         return f"{given}; **{len(hint.approvals)} of {hint.approvals_needed}**: it needs another person"
     if hint.state == "proposed":
         quiet = hint.evidence.get("quiet")
@@ -146,7 +146,7 @@ def hold_state_text(one: HoldJson, now: datetime) -> str:
     else:
         text = PLACED.get(one.state, words.plain(one.state))
     seen = one.observed or one.asked
-    when = f", {words.when(seen, now)} UTC" if seen else ""
+    when = f", {words.at(seen, now)}" if seen else ""
     return text + when + (f" ({words.plain(one.detail)})" if one.detail else "")
 
 

@@ -48,7 +48,7 @@ def sources(stopped: StopJson, cluster: ClusterJson) -> list[str]:
     lifts = {"switch": "the button below lifts it", "file": "remove the file", "setting": "set `stop: none`"}
     return [
         f"{words.plain(one.by or 'the ' + one.source)}"
-        f"{f', {words.when(one.time, cluster.now)} UTC' if one.time else ''}: {words.plain(one.reason)}"
+        f"{f', {words.at(one.time, cluster.now)}' if one.time else ''}: {words.plain(one.reason)}"
         f" · {lifts.get(one.source, 'see the documentation')}"
         for one in stopped.sources
     ]
@@ -72,7 +72,7 @@ def _trips(site: Site, trips: Sequence[TripJson], cluster: ClusterJson) -> None:
         )
         for trip in trips:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.markdown(f"{trip_text(trip)} · {words.when(trip.time, cluster.now)} UTC", width="stretch")
+                st.markdown(f"{trip_text(trip)} · {words.at(trip.time, cluster.now)}", width="stretch")
                 for backlog, (label, meaning) in BACKLOGS.items() if site.may("act:reset") else ():
                     done = f"The breaker is reset for {trip.kind} {trip.name}: {meaning}."
                     args = (partial(site.client.reset, trip.seq, backlog), done)

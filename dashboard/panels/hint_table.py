@@ -70,9 +70,12 @@ def draw(site: Site, hints: Sequence[HintJson], now: datetime) -> None:
         _forget_selection()
         st.session_state[_FILTER] = wanted
     chosen = _chosen()
-    found = [hint for hint in hints if wanted.takes(hint)]
+    span = page.span()
+    found = [hint for hint in hints if wanted.takes(hint) and (hint.created is None or span.holds(hint.created))]
     if not found and not chosen:
-        page.empty("No hint is known yet." if not hints else "No hint fits this filter: take a part of it away.")
+        page.empty(
+            "No hint is known yet." if not hints else "No hint fits this filter and time range: take a part of it away."
+        )
         return
     shown = _kept(hints) if chosen else found
     devices = {one.id: one for one in site.client.incidents(frames.RECENT_INCIDENTS)}

@@ -9,8 +9,9 @@ from typing import Any
 import streamlit as st
 
 from dashboard.client import ApiClient, ApiProblem, SignInOver
-from dashboard.text import words
+from dashboard.text import time_range, words
 from dashboard.text import words as vocabulary
+from dashboard.text.time_range import TimeRange
 from store.visible_text import html_text
 from wire.cluster import ClusterJson
 from wire.hints import CallerJson, HintMarkJson
@@ -44,9 +45,18 @@ class Site:
         return scope in self.caller.scopes
 
 
+def span() -> TimeRange:
+    """The time range that the address names: of lists, tables and charts."""
+    return TimeRange.read(st.query_params)
+
+
 @contextmanager
 def troubles() -> Iterator[None]:
-    """Whatever the API refuses inside is shown as its one sentence; the page asks again by itself."""
+    """Whatever the API refuses inside is shown as its one sentence; the page asks again by itself.
+
+    Times inside are said in the zone that the address names.
+    """
+    zone = words.ZONE.set(time_range.zone(st.query_params))
     try:
         yield
     except SignInOver as over:
@@ -58,6 +68,8 @@ def troubles() -> Iterator[None]:
         st.caption(
             f"The page asks again every {REFRESH_S:.0f} s. Nothing is known meanwhile: that is not the same as well."
         )
+    finally:
+        words.ZONE.reset(zone)
 
 
 def banner(level: str, text: str, more: str = "") -> None:

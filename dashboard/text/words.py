@@ -15,13 +15,16 @@ from wire.words.values import (
     DEVICES,
     HINT_STATES,
     STATES,
+    ZONE,
     action,
     ago,
+    at,
     blind,
     count,
     device,
     duration,
     event_text,
+    local,
     many,
     name_of,
     replay_over,
@@ -32,6 +35,7 @@ from wire.words.values import (
     utc,
     what,
     when,
+    zone_name,
 )
 
 # The same words as on the pages that the API serves.
@@ -41,13 +45,16 @@ __all__ = (
     "DEVICES",
     "HINT_STATES",
     "STATES",
+    "ZONE",
     "action",
     "ago",
+    "at",
     "blind",
     "count",
     "device",
     "duration",
     "event_text",
+    "local",
     "many",
     "name_of",
     "replay_over",
@@ -58,6 +65,7 @@ __all__ = (
     "utc",
     "what",
     "when",
+    "zone_name",
 )
 
 # The words, colours and signs of the API's vocabulary: states, severities, actions, devices, hints.

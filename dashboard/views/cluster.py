@@ -50,16 +50,26 @@ def _live(site: Site) -> None:
         _metrics(cluster)
         nodes = _nodes(site)
         incidents = site.client.incidents(RECENT, until=cluster.now + _SKEW)
+        within = _within(site, cluster, incidents)
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
         left, right = st.columns([8, 5], gap="medium")
         with left:
             _map(site, nodes, cluster)
-            _incidents(incidents, ahead, cluster, sayings.by_incident(verdicts))
+            _incidents(within, ahead, cluster, sayings.by_incident(verdicts))
         with right:
             verdict_panels.cards(site, verdicts, cluster.now)
             _attention(site, nodes, [*ahead, *incidents], cluster)
         _feed(site, cluster)
         _sources(cluster)
+
+
+def _within(site: Site, cluster: ClusterJson, newest: Sequence[IncidentJson]) -> Sequence[IncidentJson]:
+    """The incidents of the page's time range; the newest where it has none."""
+    span = panels.span()
+    if not span:
+        return newest
+    found = newest if span.until is None else site.client.incidents(RECENT, until=span.end(cluster.now + _SKEW))
+    return [one for one in found if span.holds(one.start, one.end)]
 
 
 def _nodes(site: Site) -> list[NodeJson]:
@@ -206,6 +216,8 @@ def _incidents(
     if found:
         rows = frames.incident_rows(found[:50], cluster.now, brief=True, causes=causes)
         frames.show(rows, "incidents", {"do": "What to do"}, most=8, wide_px=280, device_px=130)
+    elif panels.span():
+        st.caption("No incident showed within this time range.")
     else:
         panels.empty(
             "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or `foreshock ingest`."
@@ -221,8 +233,12 @@ def _incidents(
 
 def _feed(site: Site, cluster: ClusterJson) -> None:
     st.subheader("Events as they come", anchor=False, help="training steps and other routine records are left out")
-    found = [e for e in site.client.events(FEED, until=cluster.now + _SKEW) if e.kind not in frames.ROUTINE]
-    if found:
+    span = panels.span()
+    told = site.client.events(FEED, until=span.end(cluster.now + _SKEW))
+    found = [e for e in told if e.kind not in frames.ROUTINE and (e.time is None or span.holds(e.time))]
+    if span and not found:
+        st.caption("Nothing but routine records within this time range.")
+    elif found:
         frames.show(frames.event_rows(found[:50], cluster.now), "events", most=8)
     else:
         panels.empty("Nothing but routine records of late. A node's kernel log arrives through `foreshock sidecar`.")

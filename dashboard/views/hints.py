@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import streamlit as st
 
-from dashboard.panels import frames, hint_card, hint_controls, hint_table, sign_in
+from dashboard.bar import sign_in
+from dashboard.panels import frames, hint_card, hint_controls, hint_table
 from dashboard.panels import page as panels
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site

@@ -28,7 +28,9 @@ def page(site: Site) -> None:
     """The selector (kept in the address as ?incident=), then the incident."""
     with panels.troubles():
         cluster = site.client.cluster()
-        found = site.client.incidents(RECENT, until=cluster.now + _SKEW)
+        span = panels.span()
+        found = site.client.incidents(RECENT, until=span.end(cluster.now + _SKEW))
+        found = [one for one in found if span.holds(one.start, one.end)]
         requested = st.query_params.get("incident")
         listed = {one.id: _label(one) for one in _ordered(found)}
         if requested and requested not in listed:
@@ -36,7 +38,10 @@ def page(site: Site) -> None:
         if not listed:
             panels.as_of(cluster)
             panels.empty(
-                "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or `foreshock ingest`."
+                "No incident showed within this time range."
+                if span
+                else "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or "
+                "`foreshock ingest`."
             )
             return
         ident = panels.choose("Incident, those that are open first", "incident", listed)

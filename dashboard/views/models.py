@@ -152,7 +152,7 @@ def _training(models: ModelsJson, cluster: ClusterJson) -> None:
     if last is not None:
         why = f": {words.plain(last.why)}" if last.why else ""
         what = TRAININGS.get(last.outcome, words.plain(last.outcome))
-        st.caption(f"The server's last training {what} {words.when(last.time, cluster.now)} UTC{why}")
+        st.caption(f"The server's last training {what} {words.at(last.time, cluster.now)}{why}")
 
 
 def _serving(model: ModelJson, cluster: ClusterJson) -> None:

@@ -136,13 +136,14 @@ def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
         st.subheader("Why", anchor=False, help="what raises (red) and lowers (green) the 24 h risk")
         if node.reasons:
             st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
-            st.caption(f"Scored {words.when(node.scored_at, cluster.now)} UTC")
+            st.caption(f"Scored {words.at(node.scored_at, cluster.now)}")
         else:
             panels.empty(f"There is no score: {_not_scored(node)}.")
     with right:
         st.subheader("Risk over time", anchor=False)
-        if len(node.scores) > 1:
-            st.plotly_chart(charts.score_history(node.scores, node.outages), key="history", config=charts.CONFIG)
+        scores = [score for score in node.scores if panels.span().holds(score.time)]
+        if len(scores) > 1:
+            st.plotly_chart(charts.score_history(scores, node.outages), key="history", config=charts.CONFIG)
         else:
             panels.empty("A line needs two scores; the server scores a node when it has news.")
 
@@ -171,15 +172,20 @@ def device_rows(devices: Sequence[DeviceStateJson], now: datetime) -> list[frame
 
 def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
     st.subheader(
-        "GPU telemetry of the last week, by the hour",
+        "GPU telemetry by the hour" if panels.span() else "GPU telemetry of the last week, by the hour",
         anchor=False,
         help="a break in a line: nobody measured. Violet: out of service",
     )
-    week = [rollup for rollup in node.telemetry if cluster.now - rollup.time <= WEEK]
+    span = panels.span()
+    since = cluster.now - WEEK if span.since is None else span.since
+    week = [rollup for rollup in node.telemetry if rollup.time >= since and span.holds(rollup.time)]
     figure = charts.telemetry(week, node.outages)
     if figure is None:
         panels.empty(
-            "No telemetry of this node for a week: point `foreshock sidecar --source scrape:URL` at its dcgm-exporter."
+            "No telemetry of this node within this time range."
+            if span
+            else "No telemetry of this node for a week: "
+            "point `foreshock sidecar --source scrape:URL` at its dcgm-exporter."
         )
     else:
         st.plotly_chart(figure, key="telemetry", config=charts.CONFIG)
@@ -189,9 +195,11 @@ def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> Non
     """What the node itself measures: asked for when somebody wants it, since it may be much."""
     if not st.toggle("What the node itself measures: load, power, boot, errors", key="own_measures"):
         return
-    figure = charts.measures(site.client.hours(node.node, "node", cluster.now - WEEK), "node", node.outages)
+    span = panels.span()
+    hours = site.client.hours(node.node, "node", span.since or span.end(cluster.now) - WEEK)
+    figure = charts.measures([hour for hour in hours if span.holds(hour.time)], "node", node.outages)
     if figure is None:
-        panels.empty("Nothing that the node itself measures has differed for a week.")
+        panels.empty("Nothing that the node itself measures has differed in this time.")
     else:
         st.plotly_chart(figure, key="measures", config=charts.CONFIG)
 
@@ -208,7 +216,11 @@ def _history(node: NodeDetailJson, cluster: ClusterJson, causes: Mapping[str, st
     def own(rows: Sequence[frames.Row]) -> list[frames.Row]:
         return [{name: value for name, value in row.items() if name != "node"} for row in rows]
 
-    incidents = sorted(node.incidents, key=lambda i: i.start, reverse=True)[:100]
+    span = panels.span()
+    incidents = [one for one in node.incidents if span.holds(one.start, one.end)]
+    incidents = sorted(incidents, key=lambda i: i.start, reverse=True)[:100]
+    outages = [one for one in node.outages if span.holds(one.start, one.end or cluster.now)]
+    hints = [one for one in node.hints if one.created is None or span.holds(one.created)]
     sections: tuple[tuple[str, str, Sequence[frames.Row], str], ...] = (
         (
             "Incidents",
@@ -219,13 +231,13 @@ def _history(node: NodeDetailJson, cluster: ClusterJson, causes: Mapping[str, st
         (
             "Outages",
             "outages",
-            frames.outage_rows(node.outages, cluster.now),
+            frames.outage_rows(outages, cluster.now),
             "Never out of service, as far as we know.",
         ),
         (
             "Hints",
             "hints",
-            own(frames.hint_rows(node.hints[::-1][:100], cluster.now)),
+            own(frames.hint_rows(hints[::-1][:100], cluster.now)),
             "No hint was ever made for it.",
         ),
     )
@@ -234,4 +246,4 @@ def _history(node: NodeDetailJson, cluster: ClusterJson, causes: Mapping[str, st
         if rows:
             frames.show(rows, f"node_{key}", {"do": "What to do"}, most=6)
         else:
-            st.caption(nothing)
+            st.caption("None within this time range." if span else nothing)

@@ -25,7 +25,9 @@ def page(site: Site) -> None:
     """The selector (kept in the address as ?verdict=), then the verdict."""
     with panels.troubles():
         cluster = site.client.cluster()
-        found = _until(site, cluster.now + _SKEW)
+        span = panels.span()
+        found = _until(site, span.end(cluster.now + _SKEW))
+        found = [one for one in found if span.holds(one.since, one.ended or max(cluster.now, one.since))]
         requested = st.query_params.get("verdict")
         listed = _ordered(found)
         names = {one.id: _label(one) for one in listed}
@@ -34,8 +36,10 @@ def page(site: Site) -> None:
         if not names:
             panels.as_of(cluster)
             panels.empty(
-                "No verdict was ever made. What sidecars report is weighed within seconds: start `foreshock sidecar` "
-                "on the nodes, or ask an archive with `foreshock diagnose --db URL`."
+                "No verdict stood within this time range."
+                if span
+                else "No verdict was ever made. What sidecars report is weighed within seconds: "
+                "start `foreshock sidecar` on the nodes, or ask an archive with `foreshock diagnose --db URL`."
             )
             return
         ident = panels.choose("Verdict, those that stand first", "verdict", names)
@@ -100,7 +104,7 @@ def _facts(site: Site, verdict: VerdictJson, cluster: ClusterJson) -> None:
     said = [f"also called {', '.join(words.plain(name) for name in others[:6])}"] if others else []
     said.append(sayings.STATES.get(verdict.state, words.plain(verdict.state)))
     if verdict.why and verdict.ended:
-        said.append(f"ended {words.when(verdict.ended, cluster.now)} UTC: {words.plain(verdict.why)}")
+        said.append(f"ended {words.at(verdict.ended, cluster.now)}: {words.plain(verdict.why)}")
     st.caption(" · ".join(said))
     if verdict.explained_by:
         st.caption(f"Another verdict explains it: {words.plain(verdict.explained_by)}; choose that one above.")

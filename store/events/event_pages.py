@@ -234,7 +234,7 @@ def with_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _numbered(device: dict[str, Any], numbers: Mapping[str | None, int | None]) -> dict[str, Any]:
     """A GPU with the index that its PCI address has."""
-    if device["type"] != "gpu" or device["pci"] is None or device["index"] is not None:
+    if device.get("type") != "gpu" or device.get("pci") is None or device.get("index") is not None:
         return device
     return {**device, "index": numbers.get(device["pci"])}
 

@@ -22,7 +22,7 @@ from api.server.settings import ApiSettings, Intervals, Token
 from cli.commands.dashboard import DashboardAddress, running
 from cli.config.dashboard import DashboardSignIn
 from cli.processes.children import free_port
-from dashboard.panels.sign_in import SignIn, proxied
+from dashboard.bar.sign_in import SignIn, proxied
 from store.database.connections import writing
 from store.events.append import append_nodes
 from store.records.node import Node

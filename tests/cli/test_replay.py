@@ -9,7 +9,7 @@ import pytest
 from real.patience import patience
 
 from cli.commands import demo
-from cli.commands.demo import DemoSettings, Stage, play, replay_logs
+from cli.commands.demo import DemoReplay, DemoSettings, play, replay_logs
 from cli.processes.children import Children
 from cli.replay.clock import ReplayClock, read_clock
 from cli.replay.exporter import LEAD, Feeder, Stretch, choose_stretch, exporter, feeder
@@ -164,7 +164,7 @@ def test_the_demo_begins_its_replay_again_from_the_same_history(
     (history := tmp_path / "history.db").write_text("history")
     stretch = Stretch(choose_stretch(cluster).start, choose_stretch(cluster).start + timedelta(seconds=1))
     settings = DemoSettings(32, 60, 4, 1e6, None, 0, 0, browser=False)
-    stage = Stage(settings, tmp_path, cluster, stretch, read_tape(stretch.start), history, (1, 2))
+    stage = DemoReplay(settings, tmp_path, cluster, stretch, read_tape(stretch.start), history, (1, 2))
     children, clocks = Recorded(tmp_path), list[str]()
     for number in (1, 2):
         play(stage, children, number)

@@ -108,7 +108,7 @@ def test_a_replay_says_when_it_ends_and_begins_again(drawn: Opened, api: Any, pa
     now = datetime.fromisoformat(api.answers["cluster"]["now"])
     replay = {"end": (now + timedelta(hours=1)).isoformat(), "ends": datetime.now(UTC) + timedelta(seconds=301)}
     replay |= {"ends": replay["ends"].isoformat(), "again": "2026-11-26T15:01:02Z"}
-    api.answers["cluster"] |= {"replay": replay}
+    api.answers["cluster"] = api.answers["cluster"] | {"replay": replay}
     said = seen(drawn(page))
     assert "(the clock of the replayed cluster, which ends in 5 min)" in said
     assert "The replay ended" not in said

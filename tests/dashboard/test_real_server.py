@@ -210,5 +210,13 @@ def test_a_browser_shows_the_cluster_and_follows_a_click_to_the_node(server: str
         page.call("Page.navigate", url=f"{place.url}/cluster")
         page.wait_for(["1 node faulty", "Newest incidents", "served by"], 60)
         assert "Page not found" not in page.text()
+        # A link with a range and a zone shows the same to everybody, and a page turned to from there keeps them.
+        asked = "from=2025-03-01T10%3A00Z&to=2025-03-01T11%3A58Z&tz=Asia%2FTokyo"
+        page.call("Page.navigate", url=f"{place.url}/incidents?{asked}")
+        page.wait_for(["From 2025-03-01 19:00 to 2025-03-01 20:58 · JST", "As of 2025-03-01 21:00:00 JST"], 60)
+        page.screenshot(tmp_path / "range.png")
+        page.click("Verdicts")
+        page.wait_for(["From 2025-03-01 19:00", "As of 2025-03-01 21:00:00 JST"], 60)
+        assert str(page.evaluate("new URLSearchParams(location.search).get('to')")) == "2025-03-01T11:58Z"
     assert (tmp_path / "cluster.png").read_bytes().startswith(b"\x89PNG")
     assert child.poll() is not None

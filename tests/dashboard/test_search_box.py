@@ -9,7 +9,7 @@ from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 import dashboard
-from dashboard.panels.search import place_of
+from dashboard.bar.search import place_of
 from wire.nodes import SearchResultJson
 
 APP = Path(dashboard.__file__).parent / "app.py"

@@ -4,7 +4,8 @@ Everything here is a pure function of its arguments; an unknown value is a dash,
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 
 from store.visible_text import visible
 from wire.cluster import ClusterJson
@@ -76,6 +77,8 @@ STEPS = {
 
 
 DASH = "–"
+# In which times are said: a page of the dashboard sets another one.
+ZONE: ContextVar[tzinfo] = ContextVar("ZONE", default=UTC)
 
 
 def shown(text: str) -> str:
@@ -83,9 +86,19 @@ def shown(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
+def local(moment: datetime) -> datetime:
+    """The moment in the zone in which times are said."""
+    return moment.astimezone(ZONE.get())
+
+
+def zone_name(moment: datetime | None = None) -> str:
+    """`UTC`, `CET`: the name that the zone has at a moment, or now."""
+    return local(moment or datetime.now(UTC)).strftime("%Z")
+
+
 def utc(moment: datetime | None) -> str:
-    """2025-03-01 04:05:06 UTC."""
-    return DASH if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """2025-03-01 04:05:06 UTC, or in another zone where the page sets one."""
+    return DASH if moment is None else local(moment).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
@@ -99,11 +112,16 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 
 def when(moment: datetime | None, now: datetime) -> str:
-    """Both: "3 min ago · 04:05:06" (UTC), with the date where it is not today's."""
+    """Both: "3 min ago · 04:05:06", with the date where it is not today's."""
     if moment is None:
         return DASH
-    shape = "%H:%M:%S" if moment.date() == now.date() else "%b %d %H:%M"
-    return f"{ago(moment, now)} · {moment.astimezone(UTC).strftime(shape)}"
+    shape = "%H:%M:%S" if local(moment).date() == local(now).date() else "%b %d %H:%M"
+    return f"{ago(moment, now)} · {local(moment).strftime(shape)}"
+
+
+def at(moment: datetime | None, now: datetime) -> str:
+    """The same with the zone's name, for a sentence: "3 min ago · 04:05:06 UTC"."""
+    return DASH if moment is None else f"{when(moment, now)} {zone_name(moment)}"
 
 
 def duration(seconds: float | None) -> str:
@@ -232,7 +250,7 @@ def replay_over(cluster: ClusterJson) -> tuple[str, str] | None:
         return None
     then = "Start the demo anew to see it again."
     if replay.again is not None:
-        then = f"It begins again by itself at {replay.again.astimezone(UTC):%H:%M:%S} UTC."
+        then = f"It begins again by itself at {local(replay.again):%H:%M:%S %Z}."
     return f"The replay ended at {utc(replay.end)}, by its own clock: nothing moves any more.", then
 
 

@@ -21,13 +21,13 @@ from store.tables.verdict_tables import verdicts
 _MOST = 500  # verdicts that are read for a page
 
 
-class _Named(msgspec.Struct):
+class _VerdictDevice(msgspec.Struct):
     """What is read of a verdict."""
 
     device: Device = Device()
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+_NAMED = msgspec.json.Decoder(_VerdictDevice)
 
 
 def with_indices(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
@@ -38,7 +38,7 @@ def with_indices(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> S
     told = _told(connection, {row["node"] for row in wanted})
     for row in wanted:
         start = moment_of(row, "start")
-        row["devices"] = [_indexed(one, told.get((row["node"], one["pci"]), []), start) for one in _devices(row)]
+        row["devices"] = [_indexed(one, told.get((row["node"], one.get("pci")), []), start) for one in _devices(row)]
         row["device"] = row["devices"][0]
     return rows
 
@@ -48,15 +48,15 @@ def _devices(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _lacks_index(device: dict[str, Any]) -> bool:
-    return device["type"] == "gpu" and device["pci"] is not None and device["index"] is None
+    return device.get("type") == "gpu" and device.get("pci") is not None and device.get("index") is None
 
 
-def _told(connection: sa.Connection, nodes: set[str]) -> dict[tuple[str, str], list[tuple[datetime, int]]]:
+def _told(connection: sa.Connection, nodes: set[str]) -> dict[tuple[str, str | None], list[tuple[datetime, int]]]:
     """When each GPU of some nodes was said to have which index, by node and PCI address."""
     query = sa.select(verdicts.c.node, verdicts.c.since, verdicts.c.document).where(
         verdicts.c["class"] == "gpu", is_one_of(connection, verdicts.c.node, nodes)
     )
-    found: dict[tuple[str, str], list[tuple[datetime, int]]] = {}
+    found: dict[tuple[str, str | None], list[tuple[datetime, int]]] = {}
     for node, since, document in connection.execute(query.order_by(verdicts.c.since.desc()).limit(_MOST)):
         device = _NAMED.decode(document).device
         if device.pci is not None and device.index is not None:

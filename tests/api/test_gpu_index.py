@@ -8,7 +8,9 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from folding import fold_all
 
+from store.database.connections import writing
 from store.records.event import Device, format_time
+from store.tables import schema
 from store.verdicts.verdict_log import VerdictChange
 
 from .conftest import NOW
@@ -65,3 +67,12 @@ def test_another_line_of_the_incident_tells_it(client: TestClient, engine: sa.En
     )
     (listed,) = client.get("/api/v1/incidents").json()["items"]
     assert {(one["pci"], one["index"]) for one in listed["devices"]} == {(PCI, 3), ("0000:0f:00.0", None)}
+
+
+def test_a_device_that_was_written_in_short_is_answered(client: TestClient, engine: sa.Engine) -> None:
+    """A row of another program, or of an older version, may leave names out."""
+    sent(client, engine, xid("n1", 0, KERNEL), xid("n2", 0, {"type": "node"}))
+    with writing(engine).begin() as connection:
+        connection.execute(schema.incidents.update().values(device={"type": "gpu"}))
+    found = client.get("/api/v1/incidents").json()["items"]
+    assert [one["device"]["type"] for one in found] == ["gpu", "gpu"]
