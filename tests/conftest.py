@@ -99,7 +99,7 @@ def engine(tmp_path: Path, migrated_file: Path) -> Iterator[sa.Engine]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """A real PostgreSQL, for the whole run; each process of a parallel run has one, so that none may grow large."""
-    # No replica reads its log and none of its databases lives long: what keeps a real one well costs processor time here.
+    # Nobody copies its log, and no database of it lives long: what keeps a real one well would be in vain.
     idle = {"wal_level": "minimal", "max_wal_senders": "0", "autovacuum": "off", "checkpoint_timeout": "1h"}
     with postgres(settings={"max_wal_size": "256MB", **idle}) as server:
         yield server

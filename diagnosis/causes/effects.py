@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from diagnosis.causes.cause_catalog import STOP, cause_tables
 from diagnosis.causes.scene import MARKED_DOWN, Scene, SceneJob
+from diagnosis.causes.stop import UNTOLD_JOB
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
@@ -23,9 +24,9 @@ from store.records.outage import Outage
 
 # Effects of a job as a whole.
 OF_JOBS = frozenset({"hang", "program_error", "memory_limit", "peer_complaint", "gpu_program", "gpu_follow_on", STOP})
-# Those of them that a program alone brings about, unlike what it says of itself; the name of a job nobody told of.
+# Those of them that a program alone brings about, unlike what it says of itself; within how long they are one job's.
 _OF_PROGRAMS = frozenset({"gpu_program", "memory_limit"})
-UNTOLD_JOB, _TOGETHER = "a job on ", timedelta(minutes=1)
+_TOGETHER = timedelta(minutes=1)
 # Lines that complain of another one.
 _ACCUSING = frozenset({"hang", "peer_complaint", "storage_complaint"})
 # What planned work brings about.

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
-from diagnosis.causes.stop import ENDED_WELL, Stoppage
+from diagnosis.causes.stop import ENDED_WELL, UNTOLD_JOB, Stoppage
 from store.catalog_rows import rows
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ CURED, _ELSEWHERE, SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
 _LATELY = timedelta(minutes=10)
 # A program that met an error and worked on, or ended well.
 _WORKED_ON = 0.2
+# A program's fault on a node whose job nobody tells: any program of the node may have met it, so that what else is
+# seen goes before it, and it is never sure.
+_OF_UNTOLD_JOB, _MOST_OF_UNTOLD_JOB = 0.3, 0.85
 _SURVIVABLE = frozenset({"gpu_program", "gpu_follow_on"})
 _HALF_LIFE_S = {False: 6 * 3600.0, True: 1800.0}
 # Where nobody asks what ended the work, the newest of what is over is meant; each older one matters so much less.
@@ -47,7 +50,10 @@ def relevance(findings: Iterable[SuspectFinding], scene: Scene, planned: float) 
     for finding, weight in weighted:
         if not finding.is_cause and finding.account.suspect in causes:
             continue
-        probability = calibrated(finding.share * min(1.0, weight / most))
+        share = finding.share * min(1.0, weight / most)
+        if finding.account.suspect.place.name.startswith(UNTOLD_JOB):
+            share = min(share, _MOST_OF_UNTOLD_JOB)
+        probability = calibrated(share)
         known = best.get(finding.account.suspect)
         if known is None or known[1] < probability:
             best[finding.account.suspect] = (finding, probability)
@@ -90,6 +96,8 @@ def matters(account: Account, scene: Scene) -> float:
     last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
     age = max(0.0, (scene.now - last).total_seconds())
     weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
+    if account.suspect.place.name.startswith(UNTOLD_JOB):
+        weight *= _OF_UNTOLD_JOB
     if account.suspect.kind == "application" and not stopped_it and _worked_on(account, scene):
         weight *= _WORKED_ON
     if stop is None or stop.run is None or stopped_it:

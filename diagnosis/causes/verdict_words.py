@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from diagnosis.causes.effects import UNTOLD_JOB
 from diagnosis.causes.relevance import CURED, SURVIVED
+from diagnosis.causes.stop import UNTOLD_JOB
 from diagnosis.graph.place import Place
 from store.records import fault_catalog
 from store.records.event import Action, Cause, Device
