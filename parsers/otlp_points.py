@@ -10,7 +10,7 @@ is known where it ends in its index, alone or after a word, as may `hw.name`, `i
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -127,8 +127,13 @@ def node_of(point: Point) -> str | None:
     return None if place is None else place.node
 
 
-def samples_of(points: Iterable[Point], node: str, now: datetime) -> tuple[list[Sample], list[str]]:
-    """The samples of points of one node, and a sentence for each value that no sensor measures."""
+def samples_of(
+    points: Iterable[Point], node: str, now: datetime, look: Callable[[], None] = lambda: None
+) -> tuple[list[Sample], list[str]]:
+    """The samples of points of one node, and a sentence for each value that no sensor measures.
+
+    `look` is called before each point and sample: what it raises ends the work.
+    """
     ours: dict[str, list[Point]] = {}
     for point in sorted(points, key=lambda one: one.time or now):
         exporter = exporter_of(point.name)
@@ -136,8 +141,10 @@ def samples_of(points: Iterable[Point], node: str, now: datetime) -> tuple[list[
             ours.setdefault(exporter.source, []).append(point)
     found: list[Sample] = []
     wrong: list[str] = []
+    context = Context(node=node, until=now)
     for exporter in _ALL:
-        for sample in samples_of_points(exporter, ours.pop(exporter.source, ()), Context(node=node, until=now)):
+        for sample in samples_of_points(exporter, _looked_at(ours.pop(exporter.source, ()), look), context):
+            look()
             values = {name: value for name, value in sample.values.items() if is_measurable(name, value)}
             lost = sample.values.keys() - values.keys()
             wrong += [
@@ -146,6 +153,12 @@ def samples_of(points: Iterable[Point], node: str, now: datetime) -> tuple[list[
             if values:
                 found.append(replace(sample, node=node, values=values))
     return found, wrong
+
+
+def _looked_at(points: Iterable[Point], look: Callable[[], None]) -> Iterator[Point]:
+    for point in points:
+        look()
+        yield point
 
 
 def clean_labels(pairs: Sequence[tuple[str, object]]) -> dict[str, str]:

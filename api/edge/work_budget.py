@@ -7,7 +7,7 @@ the thread are free again one record after the answer, whatever the body is made
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -93,6 +93,32 @@ def worked(items: Iterable[T]) -> Iterator[T]:
             budget.check()
         yield item
     budget.spent_s = before + time.thread_time() - began
+
+
+@contextmanager
+def counted() -> Iterator[Callable[[], None]]:
+    """A block whose work in this thread is counted: what it gives is called between two steps. Not within `worked`.
+
+    Raises:
+        Problem: as of `WorkBudget.check`, at once and by each call.
+    """
+    budget = _current.get()
+    if budget is None:
+        yield _unbounded
+        return
+    began, before = time.thread_time(), budget.spent_s
+
+    def look() -> None:
+        budget.spent_s = before + time.thread_time() - began
+        budget.check()
+
+    look()
+    yield look
+    budget.spent_s = before + time.thread_time() - began
+
+
+def _unbounded() -> None:
+    """Without a budget there is nothing to look at."""
 
 
 def check_lines(body: bytes) -> None:

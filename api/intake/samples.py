@@ -7,14 +7,17 @@ What is known of a node (where counters stood, its open hour) is a row of the da
 transaction that writes what its samples told. So any server may take the next ones, and the same again tells nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from typing import Any
 
 import sqlalchemy as sa
 
 from api.edge.auth import Caller
-from api.edge.work_budget import check_wanted, limited
+from api.edge.work_budget import counted, limited
 from api.intake.entries import Rejected, check_age, check_name, check_time, count_rejected, own_node, rejection
 from api.intake.otlp_metrics import MetricPoint
 from api.intake.records import append_judged, tell_new, with_own_table
@@ -25,15 +28,20 @@ from parsers.text.exposition import Point
 from parsers.text.parser import ParseError
 from store.database.connections import transact
 from store.database.partitions import ensure_days
-from store.events.append import MAX_AHEAD, note_seen
+from store.events.append import note_seen
 from store.records.event import Event, RecordError
 from store.records.telemetry import Rollup, Sample
-from store.telemetry.device_watches import held_states, save_states
+from store.telemetry.device_watches import renew_states
 from store.telemetry.hours import append_rollups
 
+_log = logging.getLogger(__name__)
 ORIGIN = "otlp"
-# Of one body: nodes, and of each of them devices and moments. A collector's batch of 8,192 points is some fifty nodes.
+# Of one body: nodes, and of each of them devices (those of its former bodies count) and moments. A collector's batch
+# of 8,192 points is some fifty nodes.
 MOST_NODES, MOST_DEVICES, MOST_MOMENTS = 2_000, 1_024, 120
+# One sample that lies ahead makes all that come until then old ones of its device.
+_MOST_AHEAD = timedelta(minutes=5)
+_LATE = "it is older than what is known of its device: let one sender tell of a node, in order, by a clock that is set"
 # Loopback and addresses are no node's name.
 _NO_NAME = "no attribute names the host: set k8s.node.name or host.name (docs/webhooks.md)"
 
@@ -47,7 +55,7 @@ def own_samples(
         Problem: 413, there are too many points, or they take too much work; 429, too many of one node.
     """
     of_nodes: dict[str, list[Point]] = {}
-    latest = max(now, datetime.now(UTC)) + MAX_AHEAD
+    latest = max(now, datetime.now(UTC)) + _MOST_AHEAD
     for entry in limited(points):
         try:
             point = _point(entry, now)
@@ -60,7 +68,14 @@ def own_samples(
             rejected.append(
                 rejection(entry.number, error if isinstance(error, RecordError) else RecordError(str(error)))
             )
-    return {node: found for node, ours in of_nodes.items() if (found := _samples(caller, node, ours, now, rejected))}
+    found: dict[str, list[Sample]] = {}
+    with counted() as look:
+        for node in list(of_nodes):
+            samples, wrong = samples_of(of_nodes.pop(node), node, now, look)
+            rejected += [Rejected(0, sentence) for sentence in wrong]
+            found[node] = _kept(samples, rejected, look)
+            caller.count([node] * len(found[node]))
+    return {node: samples for node, samples in found.items() if samples}
 
 
 def _point(entry: MetricPoint, now: datetime) -> Point | None:
@@ -85,25 +100,22 @@ def _room(of_nodes: dict[str, list[Point]], node: str) -> list[Point]:
     return of_nodes.setdefault(node, [])
 
 
-def _samples(
-    caller: Caller, node: str, points: Sequence[Point], now: datetime, rejected: list[Rejected]
-) -> list[Sample]:
+def _kept(samples: Iterable[Sample], rejected: list[Rejected], look: Callable[[], None]) -> list[Sample]:
     """A node's samples, as many as any real one has."""
-    found, wrong = samples_of(points, node, now)
-    rejected += [Rejected(0, sentence) for sentence in wrong]
     devices: set[str] = set()
     moments: set[datetime] = set()
     kept: list[Sample] = []
-    for sample in found:
+    for sample in samples:
+        look()
         device = sample.device_name()
-        if len(devices | {device}) > MOST_DEVICES or len(moments | {sample.time}) > MOST_MOMENTS:
+        is_device_too_many = device not in devices and len(devices) >= MOST_DEVICES
+        if is_device_too_many or (sample.time not in moments and len(moments) >= MOST_MOMENTS):
             text = f"{MOST_DEVICES} devices and {MOST_MOMENTS} moments of a node are the most: send it in parts"
             rejected += [Rejected(0, text)] * len(sample.values)
             continue
         devices.add(device)
         moments.add(sample.time)
         kept.append(sample)
-    caller.count([node] * len(kept))
     return kept
 
 
@@ -142,8 +154,21 @@ def _check_moment(caller: Caller, moment: datetime, latest: datetime) -> None:
     check_age(caller, moment)
 
 
-def take_samples(state: State, samples: Mapping[str, Sequence[Sample]], rejected: Sequence[Rejected]) -> None:
-    """Store what samples tell; `rejected` is counted."""
+@dataclass(slots=True)
+class _Findings:
+    """What samples tell of their nodes, and which were left out."""
+
+    events: list[Event] = field(default_factory=list)
+    rollups: list[Rollup] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+
+def take_samples(state: State, samples: Mapping[str, Sequence[Sample]], rejected: list[Rejected]) -> None:
+    """Store what samples tell; `rejected` is counted, and what is left out for what is known of its node comes to it.
+
+    Raises:
+        Problem: 413, they take too much work; 503, nobody waits for it any more. Nothing is stored then.
+    """
     count_rejected(state.metrics, "metrics", rejected)
     if not samples:
         return
@@ -151,14 +176,16 @@ def take_samples(state: State, samples: Mapping[str, Sequence[Sample]], rejected
     days = {received.date(), *(sample.time.date() for ours in samples.values() for sample in ours)}
     ensure_days(state.engine, with_own_table(days, received), ("events", "telemetry"), now=received)
 
-    def work(connection: sa.Connection) -> tuple[Sequence[Event], int]:
-        events, rollups = _followed(connection, samples, received)
-        new, faults = append_judged(state, connection, events, received)
-        append_rollups(connection, rollups, received=received)
+    def work(connection: sa.Connection) -> tuple[Sequence[Event], int, list[Rejected]]:
+        told = _followed(state, connection, samples, received)
+        new, faults = append_judged(state, connection, told.events, received)
+        append_rollups(connection, told.rollups, received=received)
         note_seen(connection, new, received)
-        return new, faults
+        return new, faults, told.rejected
 
-    new, faults = transact(state.engine, work)
+    new, faults, left_out = transact(state.engine, work)
+    count_rejected(state.metrics, "metrics", left_out)
+    rejected += left_out
     if faults:
         state.faults.set()
     state.news.set()
@@ -166,19 +193,31 @@ def take_samples(state: State, samples: Mapping[str, Sequence[Sample]], rejected
 
 
 def _followed(
-    connection: sa.Connection, samples: Mapping[str, Sequence[Sample]], received: datetime
-) -> tuple[list[Event], list[Rollup]]:
+    state: State, connection: sa.Connection, samples: Mapping[str, Sequence[Sample]], received: datetime
+) -> _Findings:
     """What the samples tell of their nodes, by what was known of them; and what is known now is written."""
-    known = held_states(connection, samples, received)
-    events: list[Event] = []
-    rollups: list[Rollup] = []
-    states = {}
-    for node, ours in samples.items():
-        check_wanted()
-        followed = NodeSamples(ORIGIN, known.get(node))
-        told, hours = followed.take(ours, received)
-        events += told
-        rollups += hours
-        states[node] = followed.state()
-    save_states(connection, states, received)
-    return events, rollups
+    told = _Findings()
+    with counted() as look:
+
+        def renewed(node: str, saved: Mapping[str, Any]) -> Mapping[str, Any]:
+            look()
+            known = _known(state, node, saved)
+            events, rollups = known.take(samples[node], received, look)
+            told.events += events
+            told.rollups += rollups
+            full = f"{MOST_DEVICES} devices of a node are the most, over all that it sent: leave out what are none"
+            told.rejected += [Rejected(0, full)] * known.beyond + [Rejected(0, _LATE)] * known.late
+            return known.state()
+
+        renew_states(connection, samples, received, renewed)
+    return told
+
+
+def _known(state: State, node: str, saved: Mapping[str, Any]) -> NodeSamples:
+    """What is known of a node; nothing, where another version wrote it in a way that this one cannot read."""
+    try:
+        return NodeSamples(ORIGIN, saved, MOST_DEVICES)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        _log.warning("the stored state of node %s cannot be read: its counters begin anew", node, exc_info=True)
+        state.metrics.unread_states.inc()
+        return NodeSamples(ORIGIN, None, MOST_DEVICES)

@@ -184,6 +184,12 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.unread_states = Counter(
+            "foreshock_node_states_unread",
+            "Stored states of nodes whose metrics others send that this version cannot read: they began anew.",
+            registry=self.registry,
+        )
+
     def _count_loops(self) -> None:
         self.folded = Counter(
             "foreshock_intake_events_folded",

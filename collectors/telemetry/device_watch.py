@@ -13,7 +13,7 @@ exporter is down; of its devices nothing is known meanwhile.
 """
 
 from collections import Counter as Counted
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
@@ -63,8 +63,9 @@ class DeviceWatch:
         self._silent: dict[str, int] = dict(saved.get("silent", {}))  # nodes gone from the page, for how many scrapes
         self._lost = {(node, name) for node, name in saved.get("lost", ())}  # values missing on a node
         self._of_node: dict[str, list[DeviceState]] = {}
+        self._wholes: set[tuple[str, str]] = set()  # nodes and names of what has parts (`mc0` of `mc0/csrow2`)
         for one in self._devices.values():
-            self._of_node.setdefault(one.node, []).append(one)
+            self._note_device(one)
         self.late = 0  # samples older than what is known of their device: they are left out
 
     def state(self) -> dict[str, Any]:
@@ -94,10 +95,14 @@ class DeviceWatch:
             events += self._judged(node, moment, present[node], is_page)
         return events + list(self._gone_from_page(nodes, moment))
 
-    def follow(self, samples: Iterable[Sample]) -> list[Event]:
-        """A stretch of history. A moment of a node is over when a later one of it comes, or `finish` is called."""
+    def follow(self, samples: Iterable[Sample], look: Callable[[], None] = lambda: None) -> list[Event]:
+        """A stretch of history. A moment of a node is over when a later one of it comes, or `finish` is called.
+
+        `look` is called before each sample: what it raises ends the work.
+        """
         events: list[Event] = []
         for sample in _ordered(samples):
+            look()
             node = self._node(sample.node)
             if node.time_s is not None and sample.time.timestamp() > node.time_s:
                 events += self._closed(sample.node)
@@ -105,18 +110,19 @@ class DeviceWatch:
             events += self._taken(sample)
         return events
 
-    def news(self, samples: Iterable[Sample]) -> list[Sample]:
-        """Samples less what was told of their moment before: what is sent again after a lost answer tells nothing."""
-        found: list[Sample] = []
-        for sample in samples:
-            one = self._devices.get(key_of(sample))
-            last_s = None if one is None else one.here.last_s
-            time_s = sample.time.timestamp()
-            if one is None or last_s is None or time_s > last_s:
-                found.append(sample)
-            elif time_s == last_s and (fresh := {k: v for k, v in sample.values.items() if k not in one.names}):
-                found.append(replace(sample, values=fresh))
-        return found
+    def news(self, sample: Sample) -> Sample | None:
+        """A sample less what was told of its moment before; None where nothing is left, or it is older."""
+        one = self._devices.get(key_of(sample))
+        last_s = None if one is None else one.here.last_s
+        time_s = sample.time.timestamp()
+        if one is None or last_s is None or time_s > last_s:
+            return sample
+        fresh = {name: value for name, value in sample.values.items() if name not in one.names}
+        return replace(sample, values=fresh) if time_s == last_s and fresh else None
+
+    def places(self) -> dict[tuple[object, ...], int]:
+        """The devices by their keys, each with its place in the order in which they were first reported."""
+        return {key: place for place, key in enumerate(self._devices)}
 
     def finish(self) -> list[Event]:
         """The end of a stretch of history: every node's last moment is over."""
@@ -157,7 +163,7 @@ class DeviceWatch:
         one = self._devices.get(key)
         if one is None:
             one = self._devices[key] = watched_device(sample)
-            self._of_node.setdefault(one.node, []).append(one)
+            self._note_device(one)
         time_s = sample.time.timestamp()
         if one.here.last_s is not None and time_s < one.here.last_s:
             self.late += 1
@@ -171,10 +177,14 @@ class DeviceWatch:
 
     def _parents(self, sample: Sample) -> bool:
         """Whether parts of this device (`mc0/csrow2` of `mc0`) are known too: their counters count the same errors."""
-        if sample.type != "dimm" or sample.name is None:
-            return False
-        inside = f"{sample.name}/"
-        return any(one.name is not None and one.name.startswith(inside) for one in self._of_node[sample.node])
+        return sample.type == "dimm" and (sample.node, sample.name) in self._wholes
+
+    def _note_device(self, one: DeviceState) -> None:
+        self._of_node.setdefault(one.node, []).append(one)
+        whole = one.name or ""
+        while "/" in whole:
+            whole = whole.rpartition("/")[0]
+            self._wholes.add((one.node, whole))
 
     def _found(self, one: DeviceState, sample: Sample, node: NodeWatch) -> Iterator[Finding]:
         time_s = sample.time.timestamp()

@@ -10,11 +10,13 @@ followed.state()
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from collectors.telemetry.device_events import left_out_event
+from collectors.telemetry.device_state import key_of
 from collectors.telemetry.device_watch import DeviceWatch
 from collectors.telemetry.rollups import NodeHours
 from store.records.event import Event
@@ -65,26 +67,43 @@ class Sampled:
 _PARTIAL_S = 60.0
 
 
+# Of these, the newest, is known which devices were taken: twice as many as a body may hold.
+_MOMENTS = 240
+
+
 class NodeSamples:
     """The open hour and every device of one node whose samples others bring: cut anywhere, late, or twice.
 
     A moment is judged once a later one is there. Pure: the same samples and state give the same.
+
+    Attributes:
+        beyond: values of devices beyond the most that a node may have, over all its time. late: values older than
+            what is known of their device, of a moment at which it was not taken. Both are left out.
     """
 
-    def __init__(self, origin: str, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, origin: str, state: Mapping[str, Any] | None = None, most_devices: int | None = None) -> None:
         saved = state or {}
         self._origin = origin
         self._hours = NodeHours(saved.get("hours"))
         self._watch = DeviceWatch(origin, saved.get("watch"))
         self._left_out = bool(saved.get("left_out"))
         self._given_s: float = saved.get("given_s", 0.0)
+        # By moment, a bit for each device, at its place: a list of their names would be the larger part of a state.
+        self._taken: dict[float, int] = {time_s: int(bits, 16) for time_s, bits in saved.get("taken", ())}
+        self._most_devices = most_devices
+        self.beyond = 0
+        self.late = 0
 
-    def take(self, samples: Sequence[Sample], now: datetime) -> tuple[list[Event], list[Rollup]]:
-        """What some more samples tell; `now` is when they came."""
-        fresh = self._watch.news(samples)
+    def take(
+        self, samples: Iterable[Sample], now: datetime, look: Callable[[], None] = lambda: None
+    ) -> tuple[list[Event], list[Rollup]]:
+        """What some more samples tell; `now` is when they came. `look` is called between: what it raises ends it."""
+        fresh = self._news(samples, look)
         if not fresh:
             return [], []
-        events = self._watch.follow(fresh)
+        events = self._watch.follow(fresh, look)
+        self._note_taken(fresh)
+        look()
         rollups = self._hours.add(sorted(fresh, key=lambda sample: sample.time))
         if not 0 <= now.timestamp() - self._given_s < _PARTIAL_S:
             self._given_s = now.timestamp()
@@ -97,5 +116,32 @@ class NodeSamples:
 
     def state(self) -> dict[str, Any]:
         """Everything, as plain JSON."""
-        told = {"left_out": self._left_out, "given_s": self._given_s}
+        taken = [[time_s, f"{bits:x}"] for time_s, bits in self._taken.items()]
+        told = {"left_out": self._left_out, "given_s": self._given_s, "taken": taken}
         return {"hours": self._hours.state(), "watch": self._watch.state(), **told}
+
+    def _news(self, samples: Iterable[Sample], look: Callable[[], None]) -> list[Sample]:
+        """Samples less what was taken before, what is older, and devices that are too many."""
+        places = self._watch.places()
+        found: list[Sample] = []
+        for sample in samples:
+            look()
+            key = key_of(sample)
+            if key not in places:
+                if self._most_devices is not None and len(places) >= self._most_devices:
+                    self.beyond += len(sample.values)
+                    continue
+                places[key] = len(places)
+            fresh = self._watch.news(sample)
+            if fresh is not None:
+                found.append(fresh)
+            elif not self._taken.get(sample.time.timestamp(), 0) >> places[key] & 1:
+                self.late += len(sample.values)
+        return found
+
+    def _note_taken(self, samples: Iterable[Sample]) -> None:
+        places = self._watch.places()
+        for sample in samples:
+            time_s = sample.time.timestamp()
+            self._taken[time_s] = self._taken.get(time_s, 0) | 1 << places[key_of(sample)]
+        self._taken = dict(islice(sorted(self._taken.items(), reverse=True), _MOMENTS))

@@ -1,14 +1,13 @@
 """What is known of nodes whose samples others send: where counters stood, the open hour; a row a node, plain JSON.
 
-    states = held_states(connection, ["gpu-017"], now)      # and nobody else changes them until the commit
-    save_states(connection, {"gpu-017": state}, now)
+    renew_states(connection, ["gpu-017"], now, renewed)      # renewed("gpu-017", state) -> its new state
 
 A row is written in the transaction that writes what the samples told, so that nothing is told twice, or never: neither
 where a server dies, nor where several share the database.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,27 +25,41 @@ _LEVEL = 1
 MOST_BYTES = 4 * 1024 * 1024
 # A node that sent nothing for so long is forgotten: its counters begin anew.
 KEEP = timedelta(days=30)
-# Rows of one look: those of nodes that are gone need no hurry.
+# Rows of one look, which are in memory together. Those of nodes that are gone need no hurry.
 _AT_ONCE = 100
 
 
-def held_states(connection: sa.Connection, nodes: Collection[str], now: datetime) -> dict[str, dict[str, Any]]:
-    """The states of some nodes, held in this transaction; a node that has none has an empty one."""
+def renew_states(
+    connection: sa.Connection,
+    nodes: Collection[str],
+    now: datetime,
+    renewed: Callable[[str, dict[str, Any]], Mapping[str, Any]],
+) -> None:
+    """Write what `renewed` makes of each node's state, and forget nodes that have long sent nothing.
+
+    Nobody else changes them until the commit. A node that has no state has an empty one; one is unpacked at a time.
+    """
     # In one order, so that two writers of the same rows wait for each other and never in a circle.
     ordered = sorted(nodes)
-    rows = [{"node": node, "received": now, "state": None} for node in ordered]
-    connection.execute(insert_into(connection, _TABLE).on_conflict_do_nothing(), rows)
-    query = sa.select(_TABLE.c.node, _TABLE.c.state).where(is_one_of(connection, _TABLE.c.node, ordered))
-    held = connection.execute(query.order_by(_TABLE.c.node).with_for_update())
-    return {node: _unpacked(state) for node, state in held}
-
-
-def save_states(connection: sa.Connection, states: Mapping[str, Mapping[str, Any]], now: datetime) -> None:
-    """Write them, and forget nodes that have long sent nothing."""
-    rows = [{"node": node, "received": now, "state": _packed(node, states[node])} for node in sorted(states)]
-    upsert(connection, _TABLE, rows)
+    for first in range(0, len(ordered), _AT_ONCE):
+        some = ordered[first : first + _AT_ONCE]
+        held = _held(connection, some, now)
+        rows = [
+            {"node": node, "received": now, "state": _packed(node, renewed(node, _unpacked(held.pop(node, None))))}
+            for node in some
+        ]
+        upsert(connection, _TABLE, rows)
     old = sa.select(_TABLE.c.node).where(_TABLE.c.received < now - KEEP).limit(_AT_ONCE)
     connection.execute(sa.delete(_TABLE).where(_TABLE.c.node.in_(old.with_for_update(skip_locked=True))))
+
+
+def _held(connection: sa.Connection, nodes: Sequence[str], now: datetime) -> dict[str, bytes | None]:
+    """The rows of some nodes, packed, held in this transaction."""
+    rows = [{"node": node, "received": now, "state": None} for node in nodes]
+    connection.execute(insert_into(connection, _TABLE).on_conflict_do_nothing(), rows)
+    query = sa.select(_TABLE.c.node, _TABLE.c.state).where(is_one_of(connection, _TABLE.c.node, nodes))
+    held = connection.execute(query.order_by(_TABLE.c.node).with_for_update())
+    return {row.node: row.state for row in held}
 
 
 def _packed(node: str, state: Mapping[str, Any]) -> bytes | None:

@@ -419,7 +419,8 @@ def test_a_node_that_invents_devices_and_moments_is_held_to_what_is_real(
     invented = [(TEMP, {"gpu": str(number)}, 50.0, nanos(30)) for number in range(MOST_DEVICES + 5)]
     said = post(client, request(*invented))
     assert said["rejectedDataPoints"] == "5"
-    said = post(client, request(*[(TEMP, GPU, 50.0, nanos(3000 - number)) for number in range(MOST_MOMENTS + 9)]))
+    moments = [(TEMP, GPU, 50.0, nanos(3000 - number)) for number in range(MOST_MOMENTS + 9)]
+    said = post(client, request(*moments, host={"host.name": "gpu-018"}))
     assert said["rejectedDataPoints"] == "9"
     monkeypatch.setattr(device_watches, "MOST_BYTES", 10)
     assert post(client, request((TEMP, GPU, 50.0, nanos(20)))) == {}
@@ -445,7 +446,7 @@ def test_nothing_is_acknowledged_that_is_not_stored(client: TestClient, monkeypa
         raise sa.exc.OperationalError("no", {}, Exception("the disk is full"))
 
     with monkeypatch.context() as patched:
-        patched.setattr("api.intake.samples.save_states", broken)
+        patched.setattr("api.intake.samples.note_seen", broken)
         answer = client.post(PATH, content=second.SerializeToString(), headers=PROTOBUF)
         assert answer.status_code >= 500
     assert events(client) == []
