@@ -7,6 +7,7 @@ import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -129,7 +130,7 @@ def test_of_one_device_the_others_stay_at_home(url: str, tmp_path: Path) -> None
 @pytest.fixture
 def talkative(url: str, engine: sa.Engine) -> str:
     """The same node, where people, programs and another part have said much."""
-    oom = {"source": "kernel", "kind": "oom_kill", "code": None, "device": Device()}
+    oom: dict[str, Any] = {"source": "kernel", "kind": "oom_kill", "code": None, "device": Device()}
     said = [
         event(1, **oom, cause="host", message="Out of memory: Killed process 77 (ann-oom)"),
         event(1, **oom, cause="application", message="Killed ann-oom", attributes={"process": "ann-oom"}),
