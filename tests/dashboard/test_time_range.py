@@ -67,6 +67,18 @@ def test_a_node_s_page_says_that_a_range_is_older_than_what_it_has(drawn: Opened
     assert "Of this time range: the 30 days that are shown here." in part
 
 
+def test_events_behind_the_newest_routine_ones_may_be_there(
+    drawn: Opened, api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Routine is left out of the newest events that came: where as many came as were asked for, there may be more."""
+    items = [{"time": "2025-03-29T02:00:00Z", "kind": "iteration", "source": "training"}] * 2
+    api.answers["events"] = {"items": items}
+    monkeypatch.setattr(cluster, "FEED", 2)
+    told = "Nothing but routine records within this time range, of the newest 2."
+    assert told in seen(drawn("cluster", **{"from": "2025-03-29T01:00Z"}))
+    assert "routine records within this time range." in seen(drawn("cluster", **{"from": "2025-03-29T02:00Z"}))
+
+
 @pytest.mark.parametrize(("page", "module"), [("incidents", incidents), ("verdicts", verdicts), ("cluster", cluster)])
 def test_an_empty_list_of_the_newest_alone_says_so(
     drawn: Opened, monkeypatch: pytest.MonkeyPatch, page: str, module: Any
