@@ -36,7 +36,7 @@ class Demo:
         self.directory = directory
         self.out = directory / "out"
         self.client = httpx2.Client(timeout=patience(30.0))  # one for all: each reads the authorities of the machine
-        options = ["--nodes", "16", "--days", "60", "--speed", str(SPEED), "--no-browser"]
+        options = ["--nodes", "16", "--days", "35", "--speed", str(SPEED), "--no-browser"]
         ports = ["--port", "0", "--dashboard-port", "0"]
         with self.out.open("wb") as out, (directory / "err").open("wb") as err:
             self.process = subprocess.Popen(

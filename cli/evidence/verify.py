@@ -17,11 +17,11 @@ def faults(folder: Path, key: str | None, audit: str | None) -> list[str]:
     manifest = (folder / "manifest.json").read_bytes()
     files: dict[str, str] = json.loads(manifest)["files"]
     there = {path.name for path in folder.iterdir()} - {"manifest.json", "manifest.sig"}
-    found = [f"{name}: the manifest does not name it" for name in sorted(there - files.keys())]
-    found += [f"{name}: it is missing" for name in sorted(files.keys() - there)]
+    found = [f"{name!a}: the manifest does not name it" for name in sorted(there - files.keys())]
+    found += [f"{name!a}: it is missing" for name in sorted(files.keys() - there)]
     for name in sorted(there & files.keys()):
         if hashlib.sha256((folder / name).read_bytes()).hexdigest() != files[name]:
-            found.append(f"{name}: it was changed")
+            found.append(f"{name!a}: it was changed")
     if key is not None:
         words = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", key, "-rawin", "-in", f"{folder}/manifest.json"]
         words += ["-sigfile", f"{folder}/manifest.sig"]

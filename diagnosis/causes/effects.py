@@ -24,9 +24,8 @@ from store.records.outage import Outage
 
 # Effects of a job as a whole.
 OF_JOBS = frozenset({"hang", "program_error", "memory_limit", "peer_complaint", "gpu_program", "gpu_follow_on", STOP})
-# Those of them that a program alone brings about, unlike what it says of itself; within how long they are one job's.
+# Those of them that a program alone brings about, unlike what it says of itself.
 _OF_PROGRAMS = frozenset({"gpu_program", "memory_limit"})
-_TOGETHER = timedelta(minutes=1)
 # Lines that complain of another one.
 _ACCUSING = frozenset({"hang", "peer_complaint", "storage_complaint"})
 # What planned work brings about.
@@ -168,7 +167,6 @@ def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) ->
     of_jobs: dict[tuple[str, str, Place | None], list[Symptom]] = {}
     of_domains: dict[tuple[str, str], list[Symptom]] = {}
     storms: list[Symptom] = []
-    orphans: list[Symptom] = []
     for symptom in symptoms:
         domain = _domain(symptom, graph)
         if domain is not None:
@@ -178,34 +176,21 @@ def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) ->
         if symptom.kind in OF_JOBS or symptom.place.kind == "job":
             job = jobs.of(symptom.node, symptom.first)
             run = symptom.run or (job.run if job is not None else None)
+            if run is None and symptom.kind in _OF_PROGRAMS and symptom.node is not None:
+                run = f"{UNTOLD_JOB}{symptom.node}"  # of each node alone: no other one's lines go into it
             if run is not None:
                 of_jobs.setdefault((run, symptom.kind, named), []).append(symptom)
-                continue
-            if symptom.kind in _OF_PROGRAMS and symptom.node is not None:
-                orphans.append(symptom)
                 continue
         if symptom.kind == "pause_storm":
             storms.append(symptom)
             continue
         yield _own(symptom, named)
     yield from _storms(storms)
-    for run, orphan in _untold_jobs(orphans):
-        of_jobs.setdefault((run, orphan.kind, _accused(orphan, graph)), []).append(orphan)
     for (run, _, named), members in of_jobs.items():
         yield _of_job(run, named, members)
     for (domain, _), members in of_domains.items():
         shared = _of_job(domain, None, members)
         yield replace(shared, place=Place("nvswitch", domain), run=None, domain=domain)
-
-
-def _untold_jobs(symptoms: Sequence[Symptom]) -> Iterator[tuple[str, Symptom]]:
-    """What programs did whose jobs no scheduler tells: those that fail together are one, named after its first node."""
-    name, last = "", None
-    for symptom in sorted(symptoms, key=lambda one: (one.first, one.node or "", one.place)):
-        if last is None or symptom.first - last > _TOGETHER:
-            name = f"{UNTOLD_JOB}{symptom.node}"
-        last = symptom.first
-        yield name, symptom
 
 
 def _storms(symptoms: Sequence[Symptom]) -> Iterator[Effect]:

@@ -11,7 +11,7 @@ from store.records.job import Job
 from store.runs.jobs import read_jobs
 from store.tables import schema
 
-# What a job is called that no scheduler tells of: this, and the first node that its program failed on.
+# What a job is called that no scheduler tells of: this, and the node that its program failed on.
 UNTOLD_JOB = "a job on "
 ENDED_WELL = ("COMPLETED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 # Without a training log nobody knows when the work stopped; a collective times out after 10 to 30 minutes (FIELD C).

@@ -59,6 +59,7 @@ RUNS = (
     "health EVIL --server http://127.0.0.1:9 --timeout 1", "links --EVIL", "EVIL", "backtest --EVIL",
     "consume --EVIL", "dashboard --EVIL", "demo --EVIL", "serve --EVIL", "sidecar --EVIL", "simulate --EVIL",
     "train --EVIL", "study FOLDER/EVIL", "check EVIL --db DB", "outages --db DB", "outages --json --db DB",
+    "rma EVIL --db DB --out FOLDER/rma.zip", "rma gpu-001 --db DB --out FOLDER/rma.zip --json",
     "verdicts --server http://127.0.0.1:9", "prior import FOLDER/EVIL --db DB", "worlds FOLDER/EVIL --worlds EVIL",
 )  # fmt: skip
 
@@ -135,6 +136,7 @@ def test_every_command_is_tried() -> None:
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@example(text="?\xb0\x0b\xc9=0")
 @example(text=f"\x1b[2J\x9b31m\u202e\u200b\r\n{FORGED}\n=cmd()\t<img src=x onerror=alert(1)>")
 @given(text=hostile())
 def test_no_command_prints_what_acts_on_a_terminal(template: Path, tmp_path: Path, text: str) -> None:
@@ -163,7 +165,7 @@ def test_no_command_prints_what_acts_on_a_terminal(template: Path, tmp_path: Pat
 
 
 def test_nothing_of_cli_prints_but_by_the_one_function() -> None:
-    """click.echo and print stand in cli/console/output.py alone."""
+    """click.echo and print stand in cli/console/output.py alone; a vendor runs verify.py without anything of ours."""
     found = []
     for path in sorted((ROOT / "cli").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -171,4 +173,4 @@ def test_nothing_of_cli_prints_but_by_the_one_function() -> None:
                 name = ast.unparse(node.func)
                 if name in ("print", "click.echo", "click.secho", "sys.stdout.write", "click.confirm", "click.prompt"):
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert [place for place in found if not place.startswith("cli/console/output.py")] == []
+    assert [one for one in found if not one.startswith(("cli/console/output.py", "cli/evidence/verify.py"))] == []

@@ -229,7 +229,7 @@ def test_anybody_can_check_a_pack(url: str, tmp_path: Path) -> None:
     (pack / "events.jsonl").write_text("")
     (pack / "more").write_text("")
     (pack / "node.json").unlink()
-    more = ["more: the manifest does not name it", "node.json: it is missing", "events.jsonl: it was changed"]
+    more = ["'more': the manifest does not name it", "'node.json': it is missing", "'events.jsonl': it was changed"]
     assert check(pack) == (1, more)
     manifest = (pack / "manifest.json").read_text()
     (pack / "manifest.json").write_text(manifest.replace(NODE, "gpu-018"))

@@ -79,7 +79,7 @@ RAILS = {"reason": "8 of 8 nodes below it lost a link at once: switch leaf004", 
         (
             {"class": "application", "name": "llm-7b", "nodes": [], "reason": "the program of llm-7b failed by itself"},
             "info",
-            "Program llm-7b: no machine is to blame. The program of llm-7b failed by itself, 40 s ago. "
+            "Program of llm-7b: no machine is to blame. The program of llm-7b failed by itself, 40 s ago. "
             "2 jobs suffer (a and b). Probability: 93 %.",
         ),
         (

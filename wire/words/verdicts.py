@@ -23,7 +23,7 @@ CLASSES = {
     "storage": "file server",
     "driver": "driver",
     "firmware": "firmware",
-    "application": "program",
+    "application": "program of",
     "planned": "planned work on",
     "job": "job",
 }
