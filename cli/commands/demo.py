@@ -171,11 +171,13 @@ def play(stage: DemoReplay, children: Children, number: int) -> None:
             (directory / "sidecar.yaml").write_text(json.dumps({"source": scraped}), encoding="utf-8")
             notes = {"inventory": {"notes": {NODE: CREDIT}}}
             (directory / "server.yaml").write_text(json.dumps(notes), encoding="utf-8")
-            _start(stage, Path(own), (url, clock), [*feed.sources(), f"scrape:{page}"], children)
-            hours = (stretch.end - stretch.start) / timedelta(hours=1)
-            print_text(f"the replay: {hours:.0f} hours in {60 * hours / settings.speed:.1f} minutes", err=True)
-            replay_logs(feed, clock, children)
-            children.stop("API", "sidecar")
+            try:
+                _start(stage, Path(own), (url, clock), [*feed.sources(), f"scrape:{page}"], children)
+                hours = (stretch.end - stretch.start) / timedelta(hours=1)
+                print_text(f"the replay: {hours:.0f} hours in {60 * hours / settings.speed:.1f} minutes", err=True)
+                replay_logs(feed, clock, children)
+            finally:  # before the folder goes that they write in
+                children.stop("API", "sidecar")
 
 
 def _history(

@@ -93,12 +93,14 @@ def database(url: str) -> Check:
     """Whether the database answers and its schema is this program's."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from store.database.connections import DatabaseError, masked, newest_revision, open_database, revision
+    from store.database.connections import DatabaseError, masked, newest_revision, open_database, revision, too_new
 
     try:
         at = revision(open_database(url))
     except (DatabaseError, SQLAlchemyError) as error:
         return Check("database", "wrong", str(error).splitlines()[0])
+    if (newer := too_new(at)) is not None:
+        return Check("database", "wrong", newer)
     if at != newest_revision():
         return Check("database", "wrong", f"schema {at}: run `foreshock db migrate --db {masked(url)}`")
     return Check("database", "ok", f"schema {at}")

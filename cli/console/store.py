@@ -23,7 +23,7 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
     """
     from sqlalchemy.exc import SQLAlchemyError
 
-    from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision
+    from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision, too_new
     from store.database.integrity import damage, remedy_of
 
     try:
@@ -37,6 +37,8 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
         raise Failure(str(error)) from error
     except SQLAlchemyError as error:
         raise Failure(f"cannot open {shown(url)}: {said(error)}") from error
+    if (newer := too_new(at)) is not None:
+        raise Failure(newer)
     if at != newest:
         raise Failure(
             f"the schema of {shown(url)} is at {at or 'nothing'}, this program needs {newest}: "

@@ -56,6 +56,7 @@ def evidence_pack(
     }
     for kind, rows in evidence.rows.items():
         files[f"{kind}.jsonl"] = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    files["verify.py"] = resources.files("cli.evidence").joinpath("verify.py").read_bytes()
     told = {
         "format": FORMAT,
         **about,
@@ -66,8 +67,7 @@ def evidence_pack(
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     manifest = orjson.dumps(told, option=orjson.OPT_INDENT_2)
-    script = resources.files("cli.evidence").joinpath("verify.py").read_bytes()
-    whole = {"manifest.json": manifest, **files, "verify.py": script}
+    whole = {"manifest.json": manifest, **files}
     if sign is not None:
         whole["manifest.sig"] = sign(manifest)
     return EvidencePack(_zipped(whole, made), hashlib.sha256(manifest).hexdigest())
@@ -100,7 +100,8 @@ def _lines(kind: str, rows: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 def _words(kind: str, row: dict[str, Any]) -> str:
     if kind == "outages":
-        return f"{row['state']} until {row['end'] or 'now'}: {row['reason']}"
+        planned = "planned" if row["planned"] else "unplanned"
+        return f"{row['state']} until {row['end'] or 'now'}: {planned}, {row['cause']}"
     if kind == "verdicts":
         return f"{row['class']} {row['name']}, {row['probability']:.0%}, {row['state']}"
     if kind == "checks":

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import streamlit as st
 
-from dashboard.client import ApiProblem
+from dashboard.client import PAGE, ApiProblem
 from dashboard.panels import frames, hint_card, page
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
@@ -72,16 +72,17 @@ def draw(site: Site, hints: Sequence[HintJson], now: datetime) -> None:
     chosen = _chosen()
     span = page.span()
     found = [hint for hint in hints if wanted.takes(hint) and (hint.created is None or span.holds(hint.created))]
+    oldest = min((hint.created for hint in hints if hint.created is not None), default=None)
+    limit = span.limit(oldest, f"the newest {PAGE:,}") if len(hints) >= PAGE else None
     if not found and not chosen:
-        page.empty(
-            "No hint is known yet." if not hints else "No hint fits this filter and time range: take a part of it away."
-        )
+        none = "No hint fits this filter and time range: take a part of it away."
+        page.empty(f"{none} {limit or ''}".rstrip() if hints else "No hint is known yet.")
         return
     shown = _kept(hints) if chosen else found
     devices = {one.id: one for one in site.client.incidents(frames.RECENT_INCIDENTS)}
     st.session_state[_ROWS] = shown
     _table(site, rows(shown, devices, now))
-    st.caption(f"{words.many(len(found), 'hint')} of {len(hints):,}")
+    st.caption(f"{words.many(len(found), 'hint')} of {len(hints):,}" + (f". {limit}" if limit else ""))
     newer = len({hint.id for hint in found} - {hint.id for hint in shown})
     if newer:
         st.caption(f":material/update: {words.many(newer, 'newer hint')}: shown once no row is selected")

@@ -35,6 +35,26 @@ class TimeRange:
         is_late = self.until is not None and start >= self.until
         return not is_late and (self.since is None or (end or start) >= self.since)
 
+    def limit(self, seen: datetime | None, reach: str) -> str | None:
+        """What must be said of what was not looked at; None where all of it was, or where it leaves nothing out.
+
+        Args:
+            seen: since when was looked; None: it cannot be said, of a list of the newest ones alone.
+            reach: how far that goes, in words: `the 30 days that are shown here`.
+        """
+        if not self or (seen is not None and self.since is not None and self.since >= seen):
+            return None
+        if seen is not None and self.until is not None and self.until <= seen:
+            return f"This time range is older than {reach}."
+        return f"Of this time range: {reach}."
+
+    def nothing(self, what: str, seen: datetime | None = None, reach: str = "") -> str:
+        """What an empty list says of it: as far as was looked, see `limit`; `what` is `No incident showed`."""
+        limit = self.limit(seen, reach) if reach else None
+        if limit is None:
+            return f"{what} within this time range."
+        return f"{what} within this time range, of {reach}." if limit.startswith("Of") else limit
+
     def __bool__(self) -> bool:
         """Whether it leaves anything out."""
         return self.since is not None or self.until is not None

@@ -50,12 +50,12 @@ def _live(site: Site) -> None:
         _metrics(cluster)
         nodes = _nodes(site)
         incidents = site.client.incidents(RECENT, until=cluster.now + _SKEW)
-        within = _within(site, cluster, incidents)
+        within, reach = _within(site, cluster, incidents)
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
         left, right = st.columns([8, 5], gap="medium")
         with left:
             _map(site, nodes, cluster)
-            _incidents(within, ahead, cluster, sayings.by_incident(verdicts))
+            _incidents((within, reach), ahead, cluster, sayings.by_incident(verdicts))
         with right:
             verdict_panels.cards(site, verdicts, cluster.now)
             _attention(site, nodes, [*ahead, *incidents], cluster)
@@ -63,13 +63,14 @@ def _live(site: Site) -> None:
         _sources(cluster)
 
 
-def _within(site: Site, cluster: ClusterJson, newest: Sequence[IncidentJson]) -> Sequence[IncidentJson]:
-    """The incidents of the page's time range; the newest where it has none."""
+def _within(site: Site, cluster: ClusterJson, newest: Sequence[IncidentJson]) -> tuple[Sequence[IncidentJson], str]:
+    """The incidents of the page's time range, and among how many was looked; the newest where it has none."""
     span = panels.span()
     if not span:
-        return newest
+        return newest, ""
     found = newest if span.until is None else site.client.incidents(RECENT, until=span.end(cluster.now + _SKEW))
-    return [one for one in found if span.holds(one.start, one.end)]
+    reach = f"the newest {RECENT}" if len(found) >= RECENT else ""
+    return [one for one in found if span.holds(one.start, one.end)], reach
 
 
 def _nodes(site: Site) -> list[NodeJson]:
@@ -210,14 +211,18 @@ def _node_row(site: Site, node: NodeJson, reason: str) -> None:
 
 
 def _incidents(
-    found: Sequence[IncidentJson], ahead: Sequence[IncidentJson], cluster: ClusterJson, causes: Mapping[str, str]
+    within: tuple[Sequence[IncidentJson], str],
+    ahead: Sequence[IncidentJson],
+    cluster: ClusterJson,
+    causes: Mapping[str, str],
 ) -> None:
+    found, reach = within
     st.subheader("Newest incidents", anchor=False, help="the events of one fault count as one incident")
     if found:
         rows = frames.incident_rows(found[:50], cluster.now, brief=True, causes=causes)
         frames.show(rows, "incidents", {"do": "What to do"}, most=8, wide_px=280, device_px=130)
     elif panels.span():
-        st.caption("No incident showed within this time range.")
+        st.caption(panels.span().nothing("No incident showed", reach=reach))
     else:
         panels.empty(
             "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or `foreshock ingest`."
@@ -237,7 +242,9 @@ def _feed(site: Site, cluster: ClusterJson) -> None:
     told = site.client.events(FEED, until=span.end(cluster.now + _SKEW))
     found = [e for e in told if e.kind not in frames.ROUTINE and (e.time is None or span.holds(e.time))]
     if span and not found:
-        st.caption("Nothing but routine records within this time range.")
+        reach = f"the newest {FEED}" if len(told) >= FEED else ""
+        oldest = min((e.time for e in told if e.time is not None), default=None)
+        st.caption(span.nothing("Nothing but routine records", oldest, reach))
     elif found:
         frames.show(frames.event_rows(found[:50], cluster.now), "events", most=8)
     else:

@@ -30,6 +30,7 @@ def page(site: Site) -> None:
         cluster = site.client.cluster()
         span = panels.span()
         found = site.client.incidents(RECENT, until=span.end(cluster.now + _SKEW))
+        reach = f"the newest {RECENT}" if len(found) >= RECENT else ""
         found = [one for one in found if span.holds(one.start, one.end)]
         requested = st.query_params.get("incident")
         listed = {one.id: _label(one) for one in _ordered(found)}
@@ -38,12 +39,14 @@ def page(site: Site) -> None:
         if not listed:
             panels.as_of(cluster)
             panels.empty(
-                "No incident showed within this time range."
+                span.nothing("No incident showed", reach=reach)
                 if span
                 else "No fault is known. Kernel and fabric logs arrive through `foreshock sidecar` or "
                 "`foreshock ingest`."
             )
             return
+        if reach and (limit := span.limit(None, reach)) is not None:
+            st.caption(limit)
         ident = panels.choose("Incident, those that are open first", "incident", listed)
         site = replace(site, caller=site.client.whoami())
         safe = quote(ident, safe="")

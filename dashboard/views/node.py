@@ -24,6 +24,9 @@ NOT_SCORED = {
     "silent": "its score is withheld: nothing is heard of this node, so that it could only mislead",
 }
 WEEK = timedelta(days=7)
+PAST = timedelta(days=30)  # what the API answers of a node
+_NEWEST_WEEK = "the newest week of it"
+_REACH = "the 30 days that are shown here"
 VERDICTS = 20
 
 
@@ -63,6 +66,8 @@ def _live(site: Site, name: str) -> None:
         verdicts = site.client.open_verdicts(VERDICTS, node=name)
         panels.banner(*headline(node))
         panels.as_of(cluster)
+        if (limit := panels.span().limit(cluster.now - PAST, _REACH)) is not None:
+            st.caption(limit)
         _verdicts(site, name, verdicts)
         _facts(node, cluster)
         _risk(node, cluster)
@@ -141,11 +146,13 @@ def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
             panels.empty(f"There is no score: {_not_scored(node)}.")
     with right:
         st.subheader("Risk over time", anchor=False)
-        scores = [score for score in node.scores if panels.span().holds(score.time)]
+        span = panels.span()
+        scores = [score for score in node.scores if span.holds(score.time)]
         if len(scores) > 1:
             st.plotly_chart(charts.score_history(scores, node.outages), key="history", config=charts.CONFIG)
         else:
-            panels.empty("A line needs two scores; the server scores a node when it has news.")
+            few = span.nothing("There are no two scores", cluster.now - PAST, _REACH)
+            panels.empty(few if span else "A line needs two scores; the server scores a node when it has news.")
 
 
 def _devices(node: NodeDetailJson, cluster: ClusterJson) -> None:
@@ -177,12 +184,12 @@ def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
         help="a break in a line: nobody measured. Violet: out of service",
     )
     span = panels.span()
-    since = cluster.now - WEEK if span.since is None else span.since
+    since = span.end(cluster.now) - WEEK if span.since is None else span.since
     week = [rollup for rollup in node.telemetry if rollup.time >= since and span.holds(rollup.time)]
     figure = charts.telemetry(week, node.outages)
     if figure is None:
         panels.empty(
-            "No telemetry of this node within this time range."
+            span.nothing("No telemetry of this node", cluster.now - PAST, _REACH)
             if span
             else "No telemetry of this node for a week: "
             "point `foreshock sidecar --source scrape:URL` at its dcgm-exporter."
@@ -196,11 +203,15 @@ def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> Non
     if not st.toggle("What the node itself measures: load, power, boot, errors", key="own_measures"):
         return
     span = panels.span()
-    hours = site.client.hours(node.node, "node", span.since or span.end(cluster.now) - WEEK)
+    week = span.end(cluster.now) - WEEK
+    hours = site.client.hours(node.node, "node", week if span.since is None else max(span.since, week))
     figure = charts.measures([hour for hour in hours if span.holds(hour.time)], "node", node.outages)
     if figure is None:
-        panels.empty("Nothing that the node itself measures has differed in this time.")
+        nothing = "Nothing that the node itself measures has differed"
+        panels.empty(span.nothing(nothing, week, _NEWEST_WEEK) if span else f"{nothing} within a week.")
     else:
+        if (limit := span.limit(week, _NEWEST_WEEK)) is not None:
+            st.caption(limit)
         st.plotly_chart(figure, key="measures", config=charts.CONFIG)
 
 
@@ -246,4 +257,4 @@ def _history(node: NodeDetailJson, cluster: ClusterJson, causes: Mapping[str, st
         if rows:
             frames.show(rows, f"node_{key}", {"do": "What to do"}, most=6)
         else:
-            st.caption("None within this time range." if span else nothing)
+            st.caption(span.nothing("None", cluster.now - PAST, _REACH) if span else nothing)

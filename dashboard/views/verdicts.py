@@ -27,6 +27,7 @@ def page(site: Site) -> None:
         cluster = site.client.cluster()
         span = panels.span()
         found = _until(site, span.end(cluster.now + _SKEW))
+        reach = f"the newest {RECENT}" if len(found) >= RECENT else ""
         found = [one for one in found if span.holds(one.since, one.ended or max(cluster.now, one.since))]
         requested = st.query_params.get("verdict")
         listed = _ordered(found)
@@ -36,12 +37,14 @@ def page(site: Site) -> None:
         if not names:
             panels.as_of(cluster)
             panels.empty(
-                "No verdict stood within this time range."
+                span.nothing("No verdict stood", reach=reach)
                 if span
                 else "No verdict was ever made. What sidecars report is weighed within seconds: "
                 "start `foreshock sidecar` on the nodes, or ask an archive with `foreshock diagnose --db URL`."
             )
             return
+        if reach and (limit := span.limit(None, reach)) is not None:
+            st.caption(limit)
         ident = panels.choose("Verdict, those that stand first", "verdict", names)
         site = replace(site, caller=site.client.whoami())
         _live(site, ident)

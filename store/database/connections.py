@@ -158,10 +158,13 @@ def migrate(engine: sa.Engine) -> None:
     """Bring the schema to the newest revision; idempotent, and of several that call it at once one works.
 
     Raises:
-        DatabaseError: another process has been migrating this database for `_MIGRATION_WAIT_S`.
+        DatabaseError: another process has been migrating this database for `_MIGRATION_WAIT_S`, or a newer program did.
     """
-    if revision(engine) == newest_revision():
+    at = revision(engine)
+    if at == newest_revision():
         return
+    if (why := too_new(at)) is not None:
+        raise DatabaseError(why)
     config = _config()
     if engine.dialect.name != "postgresql":
         with writing(engine).begin() as connection:
@@ -207,6 +210,16 @@ def revision_of(connection: sa.Connection) -> str | None:
 def newest_revision() -> str:
     """The schema revision that this program needs: a migration's file begins with its revision."""
     return max(path.name[:4] for path in _migrations().joinpath("versions").iterdir() if path.name[:4].isdigit())
+
+
+def too_new(at: str | None) -> str | None:
+    """What an operator does about a database whose revision this program does not know yet; None where it is older."""
+    if at is None or at <= newest_revision():
+        return None
+    return (
+        f"the schema of this database is at {at}, newer than this program, which needs {newest_revision()}: "
+        "install the newer program"
+    )
 
 
 def _migrations() -> Traversable:

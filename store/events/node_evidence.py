@@ -3,9 +3,11 @@
     evidence = node_evidence(connection, "gpu-017", since, until, "gpu:3")
     evidence.rows["events"]        # the oldest first
 
-Left out on purpose: runs and users of jobs, what people wrote, other nodes that a verdict names.
+Left out on purpose: runs and users of jobs, names of processes, what people wrote (reasons of outages, why a verdict
+ended), what programs say of themselves, schedulers, and sources that speak of many nodes.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,17 +15,33 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from store.hints.check_log import MODEL, check_name
 from store.records.event import format_time
+from store.records.event_sources import FLEET_SOURCES, MACHINES
 from store.tables import hint_tables, schema, topology_tables, verdict_tables
 
 # Of each kind; the newest stay.
 MOST_ROWS = 100_000
 
-# Events that name users: of the outages their own table has the rest.
-_OF_USERS = ("outage", "job")
+# Who observes this node's hardware; a site's own programs may write anything.
+_SOURCES = sorted(MACHINES - FLEET_SOURCES)
+_CAUSES = ("hardware", "driver", "fabric", "unknown")
+# Whatever their cause: a vendor's own codes, and faults of disks whose messages bear no path.
+_VENDORS = ("xid", "sxid", "buffer_io_error", "disk_error", "nvme_path")
+# What a person or a job's library wrote into a log of machines; of outages and jobs the words of their users stay here.
+_WRITTEN = ("quoted_xid", "hccl_cqe_error", "hccl_heartbeat_lost", "hccl_link_timeout", "outage", "job")
+_PARTS = ("gpu", "nvlink", "nvswitch", "nic", "cable", "optic", "port")
+_CLASSES = (*_PARTS, "switch", "node", "rack", "power", "cooling", "driver", "firmware")
+_NAMED = ("guid", "port_guid", "lid", "pci", "netdev", "serial", "uuid")  # not its rank in a run
+_STATE = re.compile(r"[A-Z][A-Z_]*[*~#!%$@^-]?(?:\+[A-Z_]+[*~#!%$@^-]?)*", re.ASCII)
+# Attributes that name a process or job, and where messages do.
+_PRIVATE = ("process", "pid", "thread", "task", "cgroup", "oom_memcg", "cpuset", "user", "run", "job")
+_PROCESS = re.compile(
+    r"(\bname=|\bcomm: ?|\bKilling |\bSIGBUS to |\b(?:for process|thread) )[^,()]*?(?=[,()]|:\d| pid\b| due\b|$)"
+)
 _EVENT = ("id", "time", "received", "source", "kind", "code", "severity", "cause", "device", "message", "attributes")
 _INCIDENT = ("id", "start", "end", "kind", "code", "severity", "cause", "device", "message", "count", "kinds")
-_VERDICT = ("id", "class", "name", "state", "probability", "since", "opened", "changed", "ended", "why")
+_VERDICT = ("id", "class", "name", "state", "probability", "since", "opened", "changed", "ended")
 _NODE = ("node", "rack", "gpu_model", "gpus", "driver", "in_service_since", "in_service_until", "last_seen")
 _NAMES = ("device", "kind", "name", "since", "until")
 
@@ -59,7 +77,9 @@ def node_evidence(
     names = topology_tables.device_names.c
     of_node = sa.or_(names.device == node, names.device.startswith(f"{node}/", autoescape=True))
     told = connection.execute(
-        sa.select(*(names[name] for name in _NAMES)).where(of_node).order_by(*(names[n] for n in _NAMES[:4]))
+        sa.select(*(names[name] for name in _NAMES))
+        .where(of_node, names.kind.in_(_NAMED))
+        .order_by(*(names[n] for n in _NAMES[:4]))
     )
     rows: dict[str, list[dict[str, Any]]] = {}
     cut = []
@@ -68,7 +88,10 @@ def node_evidence(
         if len(found) > MOST_ROWS:
             cut.append(kind)
         rows[kind] = [_plain(one) for one in reversed(found[:MOST_ROWS]) if _is_of(one.get("device"), device)]
-    return NodeEvidence(_plain(row), [_plain(one) for one in told.mappings()], rows, cut)
+    devices = [_plain(one) for one in told.mappings()]
+    if device is not None:
+        devices = _of_device(node, devices, rows, device)
+    return NodeEvidence(_plain(row), devices, rows, cut)
 
 
 def _queries(node: str, since: datetime, until: datetime) -> dict[str, tuple[sa.Select[Any], sa.ColumnElement[Any]]]:
@@ -78,33 +101,28 @@ def _queries(node: str, since: datetime, until: datetime) -> dict[str, tuple[sa.
     def within(start: Any, end: Any) -> sa.ColumnElement[bool]:
         return sa.and_(start < until, sa.or_(end.is_(None), end >= since))
 
-    # What bears a run is a training program's; of jobs and outages the words of their users stay here.
-    own = (
-        events.node == node,
-        events.time >= since,
-        events.time < until,
-        events.run.is_(None),
-        events.kind.not_in(_OF_USERS),
-    )
+    def of_hardware(table: Any) -> sa.ColumnElement[bool]:
+        known = sa.or_(table.cause.in_(_CAUSES), table.kind.in_(_VENDORS))
+        return sa.and_(table.node == node, table.source.in_(_SOURCES), table.kind.not_in(_WRITTEN), known)
+
     chosen = {
-        "events": (sa.select(*(events[name] for name in _EVENT)).where(*own), events.time),
+        "events": (sa.select(*(events[name] for name in _EVENT)), events.time),
         "incidents": (sa.select(*(incidents[n] for n in _INCIDENT)), incidents.start),
         "verdicts": (sa.select(*(verdicts[n] for n in _VERDICT)), verdicts.since),
-        "outages": (
-            sa.select(*(outages[n] for n in ("start", "end", "state", "reason", "planned", "cause"))),
-            outages.start,
-        ),
+        "outages": (sa.select(*(outages[n] for n in ("start", "end", "state", "planned", "cause"))), outages.start),
         "checks": (sa.select(*(cases[n] for n in ("source", "name", "said", "last", "outcome"))), cases.said),
         "tests": (sa.select(*(tests[n] for n in ("started", "ended", "passed", "exit_code", "output"))), tests.started),
     }
     where = {
-        "incidents": (incidents.node == node, within(incidents.start, incidents.end)),
-        "verdicts": (verdicts.node == node, within(verdicts.since, verdicts.ended)),
+        # What bears a run is a training program's.
+        "events": (of_hardware(events), events.run.is_(None), events.time >= since, events.time < until),
+        "incidents": (of_hardware(incidents), within(incidents.start, incidents.end)),
+        "verdicts": (verdicts.node == node, verdicts["class"].in_(_CLASSES), within(verdicts.since, verdicts.ended)),
         "outages": (outages.node == node, within(outages.start, outages.end)),
-        "checks": (cases.node == node, within(cases.said, cases.last)),
+        "checks": (cases.node == node, cases.source.in_((*_SOURCES, MODEL)), within(cases.said, cases.last)),
         "tests": (tests.node == node, within(tests.started, tests.ended)),
     }
-    return {kind: (query.where(*where.get(kind, ())), moment) for kind, (query, moment) in chosen.items()}
+    return {kind: (query.where(*where[kind]), moment) for kind, (query, moment) in chosen.items()}
 
 
 def _is_of(told: Any, device: str | None) -> bool:
@@ -115,5 +133,49 @@ def _is_of(told: Any, device: str | None) -> bool:
     return device.lower() in [str(name).lower() for name in named]
 
 
+def _of_device(
+    node: str, devices: list[dict[str, Any]], rows: dict[str, list[dict[str, Any]]], device: str
+) -> list[dict[str, Any]]:
+    """What the part and the whole node are called; of the rows only the verdicts and checks of either stay."""
+    names = {device.lower()}
+    for row in (*rows["events"], *rows["incidents"]):
+        told = row["device"]
+        if isinstance(told, dict) and told.get("type") not in (None, "node"):
+            names |= {
+                f"{told['type']}:{told.get('index')}".lower(),
+                *(str(told.get(n)).lower() for n in ("pci", "uuid")),
+            }
+    names -= {"none"}
+
+    def is_named(place: str) -> bool:
+        part = place.removeprefix(f"{node}/").lower()
+        return part in names or re.sub(r"^(\D+)(\d+)$", r"\1:\2", part) in names
+
+    places = {row["device"] for row in devices if is_named(row["device"]) or row["name"].lower() in names}
+
+    def is_of(place: str) -> bool:
+        return place in places or is_named(place)
+
+    said = {check_name(row["kind"], row["code"]) for row in rows["events"]}
+    rows["verdicts"] = [
+        v for v in rows["verdicts"] if v["class"] not in _PARTS or any(map(is_of, v["name"].split("--")))
+    ]
+    rows["checks"] = [one for one in rows["checks"] if one["source"] == MODEL or one["name"] in said]
+    return [row for row in devices if row["device"] in (node, *places)]
+
+
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key): format_time(value) if isinstance(value, datetime) else value for key, value in row.items()}
+    """A row as JSON has it, without the names of processes and what is no state of a scheduler."""
+    found: dict[str, Any] = {
+        str(key): format_time(value) if isinstance(value, datetime) else value for key, value in row.items()
+    }
+    told = found.get("attributes") or {}
+    if "message" in found:
+        process = str(told.get("process") or "")
+        message = _PROCESS.sub(r"\1-", found["message"])
+        found["message"] = re.sub(rf"(?<!\w){re.escape(process)}(?!\w)", "-", message) if len(process) > 1 else message
+    if told:
+        found["attributes"] = {name: value for name, value in told.items() if name not in _PRIVATE}
+    if "planned" in found and not _STATE.fullmatch(found["state"]):
+        found["state"] = ""
+    return found

@@ -40,6 +40,7 @@ CHECKPOINTS = "checkpoints"
 # ledger and the search for culprits read them by themselves.
 WORK = _sources("iterations", "saves", "starts")
 DETECTORS = _sources("detector", "alerts")
+MACHINES = _sources("machine")
 # Sources that report no faults of the machine.
 NO_FAULT = WORK | _sources("scheduler", "self")
 # Sources that speak of the fabric, of switches, or of many nodes: not one node's word alone.

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
 
 from cli.console.errors import Failure
 from cli.console.store import open_store
+from cli.main import foreshock
 from store.database.connections import newest_revision, revision
 
 
@@ -47,6 +49,20 @@ def test_a_schema_of_another_release_is_not_read(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0000'"))
     assert "is at 0000, this program needs" in refused(str(engine.url))
+
+
+@pytest.mark.parametrize("command", [["serve"], ["db", "migrate"], ["outages"], ["doctor"]])
+def test_a_database_of_a_newer_program_asks_for_that_program(engine: sa.Engine, command: list[str]) -> None:
+    """In a sentence, whichever command opens it; a migration could not help, and the database stays as it is."""
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    done = CliRunner().invoke(foreshock, [*command, "--db", str(engine.url)])
+    told = " ".join(done.output.split())
+    assert done.exit_code != 0
+    assert isinstance(done.exception, SystemExit)
+    assert f"is at 9999, newer than this program, which needs {newest_revision()}: install the newer program" in told
+    assert "db migrate" not in told
+    assert revision(engine) == "9999"
 
 
 def test_creating_makes_the_schema_and_may_be_done_again(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from real.patience import patience
 
 from cli.commands import demo
 from cli.commands.demo import DemoReplay, DemoSettings, play, replay_logs
+from cli.console.errors import Failure
 from cli.processes.children import Children
 from cli.replay.clock import ReplayClock, read_clock
 from cli.replay.exporter import LEAD, Feeder, Stretch, choose_stretch, exporter, feeder
@@ -177,6 +178,35 @@ def test_the_demo_begins_its_replay_again_from_the_same_history(
     printed = capsys.readouterr()
     assert printed.out.count("Dashboard http://127.0.0.1:2") == 1
     assert printed.err.count("the replay is over: it begins again in 0 s") == 2
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), Failure("the API stopped by itself")])
+def test_what_writes_in_a_round_s_folder_stops_before_the_folder_goes(
+    tmp_path: Path, cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, end: BaseException
+) -> None:
+    """However the round ends; else the folder fills while it is removed, and that hides why it ended."""
+    stopped: list[tuple[tuple[str, ...], bool]] = []
+
+    class Watched(Children):
+        """Children of which none runs."""
+
+        def stop(self, *names: str) -> None:
+            """Noted, with whether the folder is still there."""
+            stopped.append((names, bool(list(tmp_path.glob("round-1-*")))))
+
+    def fail(*_: object) -> None:
+        raise end
+
+    monkeypatch.setattr(demo, "_start", fail)
+    start = choose_stretch(cluster).start
+    stretch = Stretch(start, start + timedelta(seconds=1))
+    settings = DemoSettings(32, 60, 4, 1e6, "sqlite://", 0, 0, browser=False)
+    stage = DemoReplay(settings, tmp_path, cluster, stretch, read_tape(start), None, (1, 2))
+    with pytest.raises(type(end)) as caught:
+        play(stage, Watched(tmp_path), 1)
+    assert caught.value is end
+    assert stopped == [(("API", "sidecar"), True)]
+    assert not list(tmp_path.glob("round-*"))
 
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(8, 2.0), (64, 2.0), (1250, 25.0), (2000, 40.0)])

@@ -7,6 +7,7 @@ import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ from store.events.append import append_events, append_outages
 from store.events.node_evidence import node_evidence
 from store.records.event import Device, Event, with_id
 from store.records.outage import Outage
-from store.tables import hint_tables, topology_tables
+from store.tables import hint_tables, schema, topology_tables, verdict_tables
 
 NOW = datetime.now(UTC)
 NODE, OTHER = "gpu-017", "gpu-0171"
@@ -52,14 +53,25 @@ def url(engine: sa.Engine) -> str:
         append_events(connection, said, NOW)
         append_outages(
             connection,
-            [Outage(NODE, NOW - timedelta(hours=2), None, "DOWN", "Xid 79", "ann-k", False, "hardware")],
+            [
+                Outage(
+                    NODE,
+                    NOW - timedelta(hours=2),
+                    None,
+                    "DOWN",
+                    "Xid 79, ann-k: tickets.example/4711",
+                    "ann-k",
+                    False,
+                    "hardware",
+                )
+            ],
             NOW,
         )
         names = {"class": "gpu", "device": f"{NODE}/gpu:3", "kind": "serial", "name": "1650523000011", "since": NOW}
         connection.execute(
             topology_tables.device_names.insert(), [names, {**names, "device": f"{OTHER}/gpu:3", "name": "9"}]
         )
-        case = {"source": "kernel", "name": "xid:79", "node": NODE, "said": NOW - timedelta(hours=3), "last": NOW}
+        case = {"source": "kernel", "name": "xid 7", "node": NODE, "said": NOW - timedelta(hours=3), "last": NOW}
         connection.execute(hint_tables.check_cases.insert(), [case])
         test = {"hint": "h", "node": NODE, "command": "dcgmi", "started": NOW, "passed": False, "output": "12 GB/s"}
         connection.execute(hint_tables.validations.insert(), [test])
@@ -113,6 +125,90 @@ def test_of_one_device_the_others_stay_at_home(url: str, tmp_path: Path) -> None
         pack = unpacked(url, tmp_path / str(number), "--device", name)
         records = json.loads((pack / "manifest.json").read_text())["records"]
         assert (records["events"], records["outages"]) == (1, 1)
+
+
+@pytest.fixture
+def talkative(url: str, engine: sa.Engine) -> str:
+    """The same node, where people, programs and another part have said much."""
+    oom: dict[str, Any] = {"source": "kernel", "kind": "oom_kill", "code": None, "device": Device()}
+    said = [
+        event(1, **oom, cause="host", message="Out of memory: Killed process 77 (ann-oom)"),
+        event(1, **oom, cause="application", message="Killed ann-oom", attributes={"process": "ann-oom"}),
+        event(1, source="training", kind="training_error", message="KeyError: ann-text", cause="hardware"),
+        event(1, source="hook", kind="training_error", message="ann-text"),
+        event(1, source="kubernetes", kind="node_tainted", message="taint ann-text", cause="hardware"),
+        event(1, source="ann-source", message="ann-text", cause="hardware"),
+        event(1, attributes={"run": "ann-run"}, message="ann-text"),
+        event(1, kind="quoted_xid", message="ann-text"),
+        event(
+            2.5, code=31, cause="application", message="pid=7, name=ann-proc, Ch 8", attributes={"process": "ann-proc"}
+        ),
+        event(2.5, code=48, device=Device("gpu", index=4, uuid="GPU-other"), message="OTHER"),
+    ]
+    wrong = {"id": "i", "node": NODE, "start": NOW, "end": NOW, "kind": "xid", "severity": "error", "action": "none"}
+    wrong |= {"cause": "hardware", "device": {"type": "node"}, "count": 1, "kinds": ["xid"], "source": "kernel"}
+    incidents = [
+        {**wrong, "message": "for process ann-proc pid 3"},
+        {**wrong, "id": "j", "source": "training", "message": "KeyError: ann-text"},
+        {**wrong, "id": "k", "cause": "application", "kind": "oom_kill", "message": "ann-oom"},
+    ]
+    names = {"class": "gpu", "device": f"{NODE}/gpu:4", "since": NOW}
+    more = [{**names, "kind": "serial", "name": "OTHER"}, {**names, "kind": "rank", "name": "ann-rank"}]
+    verdict = {"id": "v", "node": NODE, "state": "closed", "revision": 1, "probability": 0.9, "document": "{}"}
+    verdict |= dict.fromkeys(("since", "opened", "changed", "ended"), NOW)
+    verdicts = [
+        {**verdict, "class": "gpu", "name": f"{NODE}/gpu3", "why": "closed by ann-k"},
+        {**verdict, "id": "w", "class": "gpu", "name": f"{NODE}/gpu4", "why": None},
+        {**verdict, "id": "x", "class": "node", "name": NODE, "why": None},
+        {**verdict, "id": "y", "class": "application", "name": "ann-run", "why": None},
+    ]
+    case = {"source": "kernel", "node": NODE, "said": NOW - timedelta(hours=3), "last": NOW}
+    cases = [
+        {**case, "name": "xid 79"},
+        {**case, "name": "xid 48"},
+        {**case, "source": "kubernetes", "name": "ann-check"},
+    ]
+    with writing(engine).begin() as connection:
+        append_events(connection, said, NOW)
+        connection.execute(schema.incidents.insert(), incidents)
+        connection.execute(topology_tables.device_names.insert(), more)
+        connection.execute(verdict_tables.verdicts.insert(), verdicts)
+        connection.execute(hint_tables.check_cases.insert(), cases)
+    engine.dispose()
+    return url
+
+
+def test_what_people_and_programs_wrote_stays_at_home(talkative: str, tmp_path: Path) -> None:
+    """Reasons and their links, exceptions, names of processes, of runs and ranks: nowhere in the pack."""
+    pack = unpacked(talkative, tmp_path)
+    whole = "".join(path.read_text() for path in pack.iterdir())
+    assert [word for word in ("ann-", "4711", "KeyError") if word in whole] == []
+    told = json.loads((pack / "outages.jsonl").read_text())
+    assert (told["state"], told["planned"], told["cause"]) == ("DOWN", False, "hardware")
+    assert "pid=7, name=-, Ch 8" in whole
+    assert "OTHER" in whole
+    records = json.loads((pack / "manifest.json").read_text())["records"]
+    assert (records["events"], records["incidents"], records["verdicts"], records["checks"]) == (4, 1, 3, 3)
+
+
+def test_of_one_device_no_other_one_is_named(talkative: str, tmp_path: Path) -> None:
+    """Neither its serial number nor its verdicts and checks; those of the whole node stay."""
+    pack = unpacked(talkative, tmp_path, "--device", "GPU-A")
+    whole = "".join(path.read_text() for path in pack.iterdir())
+    assert [word for word in ("OTHER", "gpu:4", "gpu4", "GPU-other", "xid 48") if word in whole] == []
+    assert [name["name"] for name in json.loads((pack / "node.json").read_text())["devices"]] == ["1650523000011"]
+    verdicts = [json.loads(line)["name"] for line in (pack / "verdicts.jsonl").read_text().splitlines()]
+    assert verdicts == [f"{NODE}/gpu3", NODE]
+    assert [json.loads(line)["name"] for line in (pack / "checks.jsonl").read_text().splitlines()] == ["xid 79"]
+
+
+def test_the_script_checks_itself(url: str, tmp_path: Path) -> None:
+    """As far as a script can: the manifest names it."""
+    pack = unpacked(url, tmp_path)
+    with (pack / "verify.py").open("a") as script:
+        script.write("# more\n")
+    code, (said,) = check(pack)
+    assert (code, "verify.py" in said, "it was changed" in said) == (1, True, True)
 
 
 def test_anybody_can_check_a_pack(url: str, tmp_path: Path) -> None:

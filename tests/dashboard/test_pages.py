@@ -185,6 +185,21 @@ def test_what_a_node_itself_measures_is_asked_for_when_it_is_wanted(opened: Any,
     assert "Nothing that the node itself measures has differed" in seen(drawn.run())
 
 
+def test_of_a_range_wider_than_a_week_its_newest_week_is_shown_and_that_is_said(opened: Any, api: Any) -> None:
+    """More hours than that the API does not give at once."""
+    drawn = opened("node", node="gpu-017", **{"from": "2025-03-01T00:00Z", "to": "2025-03-20T00:00Z"})
+    hours = [
+        {"samples": 0, "gpus_seen": 0, "time": f"2025-03-18T{at:02}:00:00Z", "devices": {"node": {"x": [at] * 5}}}
+        for at in range(3)
+    ]
+    api.answers["nodes/gpu-017/telemetry"] = {"items": hours, "next_cursor": None}
+    drawn.toggle(key="own_measures").set_value(True).run()
+    assert "2025-03-13T00:00:00" in str(api.asked[-1])
+    assert "Of this time range: the newest week of it." in seen(drawn)
+    api.answers["nodes/gpu-017/telemetry"] = {"items": [], "next_cursor": None}
+    assert "has differed within this time range, of the newest week of it." in seen(drawn.run())
+
+
 def test_an_address_that_names_no_node_says_so(opened: Any) -> None:
     """And shows no other node in its place."""
     drawn = opened("node", node="gpu-999")

@@ -10,8 +10,10 @@ from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
 import dashboard
+from api.routes import nodes
 from dashboard.text import time_range, words
 from dashboard.text.time_range import TimeRange
+from dashboard.views import cluster, incidents, node, verdicts
 
 APP = Path(dashboard.__file__).parent / "app.py"
 NOON = datetime(2025, 3, 29, 12, tzinfo=UTC)
@@ -35,6 +37,56 @@ def test_what_showed_within_a_range_is_of_it() -> None:
     assert span.end(NOON) == NOON
     assert span.end(NOON + timedelta(days=1)) == NOON + timedelta(hours=1)
     assert (bool(span), bool(TimeRange())) == (True, False)
+
+
+def test_an_empty_list_says_how_far_was_looked() -> None:
+    """What was not looked at is not said to be nothing."""
+    day, reach = timedelta(days=1), "the 30 days that are shown here"
+    whole = "None within this time range."
+    assert TimeRange(NOON, NOON + day).nothing("None", NOON, reach) == whole
+    assert TimeRange(NOON - day, None).nothing("None") == whole
+    older = "This time range is older than the 30 days that are shown here."
+    assert TimeRange(NOON - day, NOON).nothing("None", NOON, reach) == older
+    assert TimeRange(None, NOON).limit(NOON, reach) == older
+    part = "None within this time range, of the 30 days that are shown here."
+    assert TimeRange(NOON - day, None).nothing("None", NOON, reach) == part
+    assert TimeRange(None, NOON + day).nothing("None", NOON, reach) == part
+    newest = TimeRange(NOON, NOON + day).nothing("None", reach="the newest 300")
+    assert newest == "None within this time range, of the newest 300."
+    assert TimeRange(NOON, None).limit(None, "the newest 300") == "Of this time range: the newest 300."
+    assert TimeRange().limit(NOON, reach) is None
+
+
+def test_a_node_s_page_says_that_a_range_is_older_than_what_it_has(drawn: Opened) -> None:
+    """The API answers the last 30 days of a node: of what was before the page knows nothing."""
+    assert node.PAST == nodes._PAST
+    shown = seen(drawn("node", node="gpu-017", **{"from": "2020-01-01", "to": "2020-01-02"}))
+    assert shown.count("This time range is older than the 30 days that are shown here.") >= 4
+    assert "within this time range" not in shown
+    part = seen(drawn("node", node="gpu-017", **{"from": "2020-01-01"}))
+    assert "Of this time range: the 30 days that are shown here." in part
+
+
+def test_events_behind_the_newest_routine_ones_may_be_there(
+    drawn: Opened, api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Routine is left out of the newest events that came: where as many came as were asked for, there may be more."""
+    items = [{"time": "2025-03-29T02:00:00Z", "kind": "iteration", "source": "training"}] * 2
+    api.answers["events"] = {"items": items}
+    monkeypatch.setattr(cluster, "FEED", 2)
+    told = "Nothing but routine records within this time range, of the newest 2."
+    assert told in seen(drawn("cluster", **{"from": "2025-03-29T01:00Z"}))
+    assert "routine records within this time range." in seen(drawn("cluster", **{"from": "2025-03-29T02:00Z"}))
+
+
+@pytest.mark.parametrize(("page", "module"), [("incidents", incidents), ("verdicts", verdicts), ("cluster", cluster)])
+def test_an_empty_list_of_the_newest_alone_says_so(
+    drawn: Opened, monkeypatch: pytest.MonkeyPatch, page: str, module: Any
+) -> None:
+    """As many came as were asked for, and none of them is of the range: older ones may be."""
+    monkeypatch.setattr(module, "RECENT", 1)
+    shown = seen(drawn(page, **{"from": "2020-01-01", "to": "2020-01-02"}))
+    assert "within this time range, of the newest 1." in shown
 
 
 @pytest.mark.parametrize(
