@@ -76,7 +76,7 @@ def open_database(url: str) -> sa.Engine:
             return _open_postgres(parsed, POOL)
         if parsed.database and parsed.database != ":memory:" and not Path(parsed.database).parent.is_dir():
             raise DatabaseError(f"{Path(parsed.database).parent} is no folder: create it first")
-        if parsed.query and not str(parsed.database).startswith("file:"):
+        if "?" in url and not str(parsed.database).startswith("file:"):
             raise DatabaseError("an SQLite file's name ends before '?': use sqlite:///PATH without one")
         engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
     except (ArgumentError, NoSuchModuleError) as error:

@@ -136,6 +136,7 @@ def test_every_command_is_tried() -> None:
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@example(text="\xa2?")
 @example(text="?\xb0\x0b\xc9=0")
 @example(text=f"\x1b[2J\x9b31m\u202e\u200b\r\n{FORGED}\n=cmd()\t<img src=x onerror=alert(1)>")
 @given(text=hostile())
