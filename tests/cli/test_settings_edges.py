@@ -213,12 +213,13 @@ def test_nothing_is_an_empty_list_or_mapping() -> None:
 
 
 def test_a_database_of_another_release_is_refused_with_the_remedy(engine: sa.Engine) -> None:
-    """Not migrated yet, or ahead of this program."""
+    """Not migrated yet: a command does it; ahead of this program: a newer one is needed."""
     url = engine.url.render_as_string()
-    with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = 'zzzz'"))
-    with pytest.raises(Failure, match=f"foreshock db migrate --db {url}"):
-        open_store(url)
+    for version, remedy in (("0001", f"foreshock db migrate --db {url}"), ("zzzz", "install the newer program")):
+        with engine.begin() as connection:
+            connection.execute(sa.text("UPDATE alembic_version SET version_num = :version"), {"version": version})
+        with pytest.raises(Failure, match=remedy):
+            open_store(url)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
