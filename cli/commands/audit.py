@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console.errors import CheckFailed, Failure
+from cli.console.files import write_whole
 from cli.console.output import JSON_OPTION, print_json, print_text
 from cli.console.secret_arguments import SecretOption
 from cli.console.store import open_store, said, shown
@@ -103,23 +102,7 @@ def export(url: str | None, out: Path | None) -> None:
             for line in export_lines(connection):
                 print_text(line)
         else:
-            _write(out, export_lines(connection))
-
-
-def _write(out: Path, lines: Iterable[str]) -> None:
-    """The whole file or none, for its owner alone."""
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="ascii", dir=out.parent, delete=False) as part:
-            try:
-                part.writelines(f"{line}\n" for line in lines)
-                part.flush()
-                os.fsync(part.fileno())
-                Path(part.name).replace(out)
-            except BaseException:
-                Path(part.name).unlink()
-                raise
-    except OSError as error:
-        raise Failure(f"cannot write {out}: {error.strerror or error}") from error
+            write_whole(out, (f"{line}\n".encode("ascii") for line in export_lines(connection)))
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console.errors import Failure
+from cli.console.files import write_whole
 from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_text
 from cli.console.store import open_store
 
@@ -51,7 +50,7 @@ def rma(node: str, url: str, out: Path | None, as_json: bool, **chosen: Any) -> 
     sign = None if chosen["key"] is None else _signer(chosen["key"])
     pack, records = _packed(url, about, sign)
     place = out or Path(f"{Path(node).name}-rma.zip")
-    _write(place, pack.data)
+    write_whole(place, [pack.data])
     if as_json:
         print_json({"file": str(place), "bytes": len(pack.data), "manifest": pack.manifest, "records": records})
         return
@@ -100,19 +99,3 @@ def _signer(path: Path) -> Signer:
         raise Failure(f"{path} is no private Ed25519 key: {_MAKE}")
     sign: Signer = secret.sign
     return sign
-
-
-def _write(place: Path, data: bytes) -> None:
-    """The whole file or none, for its owner alone."""
-    try:
-        with tempfile.NamedTemporaryFile(dir=place.absolute().parent, delete=False) as part:
-            try:
-                part.write(data)
-                part.flush()
-                os.fsync(part.fileno())
-                Path(part.name).replace(place)
-            except BaseException:
-                Path(part.name).unlink()
-                raise
-    except OSError as error:
-        raise Failure(f"cannot write {place}: {error.strerror or error}") from error

@@ -1,5 +1,8 @@
-"""Files that an operator names: the text of one that holds a secret, and what changes when one does."""
+"""Files that an operator names: one that holds a secret, whether one has changed, one that is written whole."""
 
+import os
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from cli.console.errors import Failure
@@ -30,3 +33,23 @@ def file_stamp(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def write_whole(place: Path, parts: Iterable[bytes]) -> None:
+    """The whole file or none, for its owner alone.
+
+    Raises:
+        Failure: it cannot be written.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(dir=place.absolute().parent, delete=False) as file:
+            try:
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(place)
+            except BaseException:
+                Path(file.name).unlink()
+                raise
+    except OSError as error:
+        raise Failure(f"cannot write {place}: {error.strerror or error}") from error
