@@ -44,16 +44,17 @@ class TimeRange:
         """
         if not self or (seen is not None and self.since is not None and self.since >= seen):
             return None
-        if seen is not None and self.until is not None and self.until <= seen:
-            return f"This time range is older than {reach}."
-        return f"Of this time range: {reach}."
+        return f"This time range is older than {reach}." if self._ends_before(seen) else f"Of this time range: {reach}."
 
     def nothing(self, what: str, seen: datetime | None = None, reach: str = "") -> str:
         """What an empty list says of it: as far as was looked, see `limit`; `what` is `No incident showed`."""
         limit = self.limit(seen, reach) if reach else None
         if limit is None:
             return f"{what} within this time range."
-        return f"{what} within this time range, of {reach}." if limit.startswith("Of") else limit
+        return limit if self._ends_before(seen) else f"{what} within this time range, of {reach}."
+
+    def _ends_before(self, seen: datetime | None) -> bool:
+        return seen is not None and self.until is not None and self.until <= seen
 
     def __bool__(self) -> bool:
         """Whether it leaves anything out."""

@@ -93,7 +93,7 @@ def _facts(site: Site, verdict: VerdictJson, cluster: ClusterJson) -> None:
     row[2].metric("Jobs", words.count(len(verdict.jobs)), border=True, height="stretch")
     at_stake = "GPU-hours that its running jobs would lose if they stopped now"
     row[3].metric("GPU-hours at stake", sayings.stake(verdict), help=at_stake, border=True, height="stretch")
-    since = "ahead of this page" if sayings.is_ahead(verdict, cluster.now) else sayings.since(verdict, cluster.now)
+    since = "ahead" if sayings.is_ahead(verdict, cluster.now) else sayings.since(verdict, cluster.now)
     row[4].metric("Since", since, help=words.utc(verdict.since), border=True, height="stretch")
     if verdict.reason:
         st.markdown(words.plain(verdict.reason))
