@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from diagnosis.causes.cause_catalog import STOP, cause_tables
 from diagnosis.causes.scene import MARKED_DOWN, Scene, SceneJob
-from diagnosis.causes.stop import UNTOLD_JOB
+from diagnosis.causes.stop import untold_job
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
@@ -177,7 +177,7 @@ def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) ->
             job = jobs.of(symptom.node, symptom.first)
             run = symptom.run or (job.run if job is not None else None)
             if run is None and symptom.kind in _OF_PROGRAMS and symptom.node is not None:
-                run = f"{UNTOLD_JOB}{symptom.node}"  # of each node alone: no other one's lines go into it
+                run = untold_job(symptom.node)  # of each node alone: no other one's lines go into it
             if run is not None:
                 of_jobs.setdefault((run, symptom.kind, named), []).append(symptom)
                 continue

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
-from diagnosis.causes.stop import ENDED_WELL, UNTOLD_JOB, Stoppage
+from diagnosis.causes.stop import ENDED_WELL, Stoppage, is_untold
 from store.catalog_rows import rows
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def relevance(findings: Iterable[SuspectFinding], scene: Scene, planned: float) 
         if not finding.is_cause and finding.account.suspect in causes:
             continue
         share = finding.share * min(1.0, weight / most)
-        if finding.account.suspect.place.name.startswith(UNTOLD_JOB):
+        if is_untold(finding.account.suspect.place.name):
             share = min(share, _MOST_OF_UNTOLD_JOB)
         probability = calibrated(share)
         known = best.get(finding.account.suspect)
@@ -96,7 +96,7 @@ def matters(account: Account, scene: Scene) -> float:
     last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
     age = max(0.0, (scene.now - last).total_seconds())
     weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
-    if account.suspect.place.name.startswith(UNTOLD_JOB):
+    if is_untold(account.suspect.place.name):
         weight *= _OF_UNTOLD_JOB
     if account.suspect.kind == "application" and not stopped_it and _worked_on(account, scene):
         weight *= _WORKED_ON

@@ -12,7 +12,7 @@ from store.runs.jobs import read_jobs
 from store.tables import schema
 
 # What a job is called that no scheduler tells of: this, and the node that its program failed on.
-UNTOLD_JOB = "a job on "
+_UNTOLD_JOB = "a job on "
 ENDED_WELL = ("COMPLETED", "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 # Without a training log nobody knows when the work stopped; a collective times out after 10 to 30 minutes (FIELD C).
 BLIND_WINDOW = timedelta(minutes=30)
@@ -26,6 +26,16 @@ LONGEST = timedelta(hours=6)
 _STALLED, _STALLED_PACES = timedelta(minutes=5), 10
 # Running jobs that are looked at for one that hangs, the largest first, and iterations that tell a pace.
 _MOST_RUNNING, _PACES = 64, 12
+
+
+def untold_job(node: str) -> str:
+    """The name of a job on a node that no scheduler tells of."""
+    return f"{_UNTOLD_JOB}{node}"
+
+
+def is_untold(job: str) -> bool:
+    """Whether a job is called so."""
+    return job.startswith(_UNTOLD_JOB)
 
 
 @dataclass(frozen=True, slots=True)

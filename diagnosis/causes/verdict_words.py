@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from diagnosis.causes.relevance import CURED, SURVIVED
-from diagnosis.causes.stop import UNTOLD_JOB
+from diagnosis.causes.stop import is_untold
 from diagnosis.graph.place import Place
 from store.records import fault_catalog
 from store.records.event import Action, Cause, Device
@@ -96,7 +96,7 @@ def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Ver
     felt = [effect for effect, _ in account.jobs if effect.domain is not None]
     nodes = _nodes(suspect, [*own, *felt], node, scene)
     told = {effect.run for effect, _ in account.jobs if effect.run is not None}
-    runs = sorted(run for run in told if not run.startswith(UNTOLD_JOB))
+    runs = sorted(run for run in told if not is_untold(run))
     lead = _lead(account)
     return Verdict(
         cause_class=suspect.kind,
