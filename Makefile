@@ -25,6 +25,7 @@ test: everything
 	$(RUN) pytest -n auto --dist loadgroup $(ARGS)
 
 # The tests' bytecode, made once while packages are installed: else each process of a run makes all of it.
+# What is wrong here is told by the run.
 compiled: everything
 	@$(RUN) pytest --collect-only -qq -n0 $(ARGS) >/dev/null 2>&1 || true
 

@@ -43,7 +43,7 @@ MOST_NODES, MOST_DEVICES, MOST_MOMENTS = 2_000, 1_024, 120
 _MOST_AHEAD = timedelta(minutes=5)
 _LATE = "it is older than what is known of its device: let one sender tell of a node, in order, by a clock that is set"
 # Loopback and addresses are no node's name.
-_NO_NAME = "no attribute names the host: set k8s.node.name or host.name (docs/webhooks.md)"
+_NO_NAME = "no attribute names the host: set k8s.node.name or host.name (docs/opentelemetry.md)"
 
 
 def own_samples(
