@@ -14,6 +14,7 @@ from api.edge import openapi, problem
 from api.edge.admission import Edge, make_edge
 from api.edge.hosts import ServedHosts
 from api.edge.middleware import AnswerWithin, LeanRoutes, MeasureRequests, body_route, packed_route
+from api.edge.openapi import PREFIX
 from api.loops.runner import make_loops
 from api.routes import (
     advice,
@@ -69,7 +70,6 @@ from api.server.state import State
 from parsers.site_rules.rules import RulesFile, no_rules
 from store.database.integrity import DiskWatch
 
-PREFIX = "/api/v1"
 _JOIN_S = 3.0
 RESOURCES = (
     events,
@@ -221,8 +221,6 @@ def create_app(
     app.add_middleware(LeanRoutes, routes=_AT_ONCE)
     app.add_middleware(ServedHosts, state=state)
     app.add_middleware(MeasureRequests, metrics=state.metrics)
-    for resource in RESOURCES:
-        app.include_router(resource.router, prefix=PREFIX)
-    for resource in OUTSIDE:
-        app.include_router(resource.router)
+    for resource in (*RESOURCES, *OUTSIDE):
+        app.routes.extend(resource.router.routes)
     return app

@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from api.edge.problem import MEDIA_TYPE
 from wire.message import published
 
+PREFIX = "/api/v1"
 _SCHEMA = {
     "type": "object",
     "title": "Problem",

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from api.answers.paging import Name
 from api.answers.reply import reply
 from api.edge.auth import Reader
+from api.edge.openapi import PREFIX
 from api.edge.problem import Problem
 from api.loops.ledgers import ledger_of
 from api.server.state import Server, State
@@ -26,7 +27,7 @@ from goodput.reading.ledgers import NoRecordsError, no_such_run
 from store.nodes.inventory import newest_run
 from store.runs.ledgers import StoredLedger, read_ledger
 
-router = APIRouter(tags=["advice"])
+router = APIRouter(prefix=PREFIX, tags=["advice"])
 
 MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "Not enough is known for an advice."}}
 Share = Annotated[float | None, Query(ge=0.0, le=1.0)]

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from api.answers.reply import reply
 from api.edge.auth import FleetIngester
 from api.edge.body import Body
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.intake.entries import BodyEntry, check_name, check_time, own_event, records, sift
 from api.intake.records import take_events
@@ -20,7 +20,7 @@ from store.nodes.known_names import KnownNames
 from store.records.event import Event, RecordError, parse_time
 from wire.events import BatchResultJson
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix=PREFIX, tags=["events"])
 _log = logging.getLogger(__name__)
 
 _EXAMPLE = {

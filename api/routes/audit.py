@@ -9,13 +9,13 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, Name, PageCursor, decode_seq
 from api.answers.reply import listing
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from store.hints.hint_log import audit_page
 from wire.events import AuditJson
 from wire.message import Page
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 
 
 class AuditQuery(BaseModel):

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Response
 
 from api.answers.reply import reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from schedulers.policy.budget import holdings
 from wire.policy import BudgetJson
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 
 
 @router.get("/budget", operation_id="get_budget", summary="Tell how many nodes are held", responses=answer(BudgetJson))

@@ -9,13 +9,13 @@ from pydantic import BaseModel, Field
 
 from api.answers.reply import reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from schedulers.checks.check_weights import weight_of
 from store.hints.check_log import HORIZON, CheckRecord, check_records
 from wire.models import ChecksJson
 
-router = APIRouter(tags=["scores"])
+router = APIRouter(prefix=PREFIX, tags=["scores"])
 _HIDDEN = ("right", "wrong")
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from api.answers.node_states import heard, present
 from api.answers.reply import reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.loops.ledgers import ledger_of
 from api.server.settings import SettingsSource
 from api.server.state import Server
@@ -22,7 +22,7 @@ from store.nodes.sidecars import count_sidecars
 from store.records.node import NodeState
 from wire.cluster import ClusterJson
 
-router = APIRouter(tags=["cluster"])
+router = APIRouter(prefix=PREFIX, tags=["cluster"])
 
 # The share of productive hours that pages draw as the line to reach.
 TARGET = 0.95

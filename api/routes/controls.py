@@ -11,7 +11,7 @@ from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader, Resetter, Stopper
 from api.edge.body import described, json_of
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server
 from schedulers.lifecycle.approval import RequestRefusedError
@@ -22,7 +22,7 @@ from store.hints.stops import trips_page
 from wire.message import Page
 from wire.policy import ResetJson, StopJson, StopRequestJson, TripJson
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 TripNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 

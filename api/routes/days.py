@@ -9,13 +9,13 @@ from pydantic import BaseModel
 from api.answers.paging import Moment
 from api.answers.reply import reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server
 from store.nodes.node_history import event_days, telemetry_days
 from wire.nodes import DaysJson
 
-router = APIRouter(tags=["nodes"])
+router = APIRouter(prefix=PREFIX, tags=["nodes"])
 
 MAX_DAYS = 400
 _DAY = timedelta(days=1)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Response
 from api.answers.reply import listing, reply
 from api.edge.auth import Approver, Reader, Reporter
 from api.edge.body import described, json_of
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.routes.hints import HintId, check_own_hint
 from api.server.state import Server
@@ -22,7 +22,7 @@ from store.hints.outbox import Delivery, DeliveryAttempt, attempts_of, delivery_
 from wire.hints import AckJson, DeliveryJson, HintJson
 from wire.message import Page
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 DeliveryId = Annotated[str, Path(min_length=1, max_length=600, pattern=r"^[^\x00]*$")]
 
 

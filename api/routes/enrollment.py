@@ -9,7 +9,7 @@ from api.answers.reply import reply
 from api.edge.admission import write_slot
 from api.edge.auth import Joiner
 from api.edge.body import described, json_of
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server
 from store.database.connections import transact
@@ -17,7 +17,7 @@ from store.nodes.tokens import TokenRefusedError, enrol
 from store.records.event import RecordError
 from wire.sidecars import EnrolledJson, EnrollmentJson
 
-router = APIRouter(tags=["sidecars"])
+router = APIRouter(prefix=PREFIX, tags=["sidecars"])
 Slot = Annotated[None, Depends(write_slot, scope="function")]
 Wanted = Annotated[EnrollmentJson, Depends(json_of(EnrollmentJson))]
 

@@ -10,7 +10,7 @@ from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page
 from api.answers.reply import listing, reply
 from api.edge.auth import Ingester, Reader
 from api.edge.body import Body, records_body
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.intake.entries import events_of
 from api.intake.records import take_events
 from api.server.state import Server
@@ -19,7 +19,7 @@ from store.records.event import Device, Event, to_wire
 from wire.events import BatchResultJson, EventJson
 from wire.message import Page
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix=PREFIX, tags=["events"])
 
 _EXAMPLE = to_wire(
     Event(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Response
 from api.answers.node_states import present
 from api.answers.reply import dump
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server, State
 from predictor.history.families import BY_KIND
 from store.nodes.fabric_map import (
@@ -22,7 +22,7 @@ from store.records.node import NodeState
 from store.runs.jobs import running_jobs
 from wire.nodes import MapJson
 
-router = APIRouter(tags=["cluster"])
+router = APIRouter(prefix=PREFIX, tags=["cluster"])
 
 LINK_KINDS = sorted(kind for kind, family in BY_KIND.items() if family in ("link_flap", "link_error"))
 STATES: tuple[str, ...] = get_args(NodeState)

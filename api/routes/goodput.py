@@ -9,7 +9,7 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, PageCursor, decode_seq
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server
 from goodput.cluster.account import PeriodError, cluster_json, period, stored_runs
@@ -18,7 +18,7 @@ from store.runs.losses import LossKey, read_groups, read_losses, read_total
 from wire.goodput import CausesJson, ClusterGoodputJson, LossJson
 from wire.message import Page
 
-router = APIRouter(prefix="/goodput", tags=["runs"])
+router = APIRouter(prefix=f"{PREFIX}/goodput", tags=["runs"])
 # What can be answered at once; `foreshock goodput --cluster` takes its time for a year.
 MOST_DAYS = 100
 

@@ -8,14 +8,14 @@ from fastapi.concurrency import run_in_threadpool
 from api.answers.reply import reply
 from api.edge.auth import Caller, Ingester
 from api.edge.body import Packed, records_body, unpack, unpacked_within
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, count_rejected, records, sift
 from api.intake.heartbeat_record import own_report, read_heartbeat
 from api.server.state import Server, State
 from wire.events import BatchResultJson
 
-router = APIRouter(tags=["sidecars"])
+router = APIRouter(prefix=PREFIX, tags=["sidecars"])
 
 # A body of one heartbeat is decoded where it stands, in the event loop: a hop to another thread costs more. So it is
 # small once it is unpacked, too.

@@ -9,12 +9,12 @@ from pydantic import BaseModel, Field
 
 from api.answers.reply import reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from schedulers.lifecycle.hindsight import hindsight
 from wire.hints import HindsightJson
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 
 
 class HindsightQuery(BaseModel):

@@ -21,7 +21,7 @@ from api.answers.paging import (
 )
 from api.answers.reply import listing, reply
 from api.edge.auth import Approver, Caller, Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
 from schedulers.lifecycle.approval import WINDOW, HintApprover, RequestRefusedError, approve, given_of, needed
@@ -37,7 +37,7 @@ from store.tables.pages import document_of, moment_of
 from wire.hints import HintJson
 from wire.message import Page
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 HintId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 
 

@@ -11,7 +11,7 @@ from api.answers.node_states import with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
 from api.answers.reply import listing, reply, said
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server
 from store.events.event_pages import INCIDENT_COLUMNS, EventWindow, incident_page, with_devices
@@ -23,7 +23,7 @@ from store.verdicts.verdict_log import verdicts_between
 from wire.events import IncidentJson
 from wire.message import Page
 
-router = APIRouter(tags=["incidents"])
+router = APIRouter(prefix=PREFIX, tags=["incidents"])
 IncidentId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 # A cause may show before its incident, and for hours after it.
 _EARLIER, _LATER = timedelta(hours=1), timedelta(days=1)

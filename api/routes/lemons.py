@@ -5,12 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.loops.repair_list import repair_list_answer
 from api.server.state import Server
 from wire.repair import RepairListJson
 
-router = APIRouter(tags=["nodes"])
+router = APIRouter(prefix=PREFIX, tags=["nodes"])
 
 
 @router.get(

@@ -7,13 +7,13 @@ from pydantic import BaseModel, Field
 
 from api.answers.reply import listing
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from store.models.scores import link_score_page
 from wire.message import Page
 from wire.nodes import LinkScoreJson
 
-router = APIRouter(tags=["scores"])
+router = APIRouter(prefix=PREFIX, tags=["scores"])
 
 
 class LinkQuery(BaseModel):

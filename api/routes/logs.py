@@ -9,7 +9,7 @@ from api.answers.paging import Name
 from api.answers.reply import reply
 from api.edge.auth import Ingester
 from api.edge.body import Body
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.intake.entries import own_events
 from api.intake.logs import LogContext, LogDecoder
@@ -20,7 +20,7 @@ from parsers.registry import PARSERS
 from store.records.event_sources import Trust
 from wire.events import LogsResultJson
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix=PREFIX, tags=["events"])
 
 
 class LogQuery(BaseModel):

@@ -7,13 +7,13 @@ from pydantic import BaseModel
 
 from api.answers.reply import reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from store.models.registry import LastTraining, last_training, list_models
 from store.records.score import ModelRole
 from wire.models import ModelsJson
 
-router = APIRouter(tags=["scores"])
+router = APIRouter(prefix=PREFIX, tags=["scores"])
 
 
 class ModelQuery(BaseModel):

@@ -8,14 +8,14 @@ from pydantic import BaseModel, Field
 from api.answers.paging import CursorText, Moment, Name, PageCursor, decode
 from api.answers.reply import listing
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server
 from store.telemetry.hours import TelemetryWindow, node_is_known, telemetry_page
 from wire.message import Page
 from wire.nodes import NodeHourJson
 
-router = APIRouter(tags=["telemetry"])
+router = APIRouter(prefix=PREFIX, tags=["telemetry"])
 
 # An hour of a node with eight GPUs is some 15 KB.
 _MAX_HOURS = 200

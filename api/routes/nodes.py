@@ -11,7 +11,7 @@ from api.answers.node_states import NO_TIME, node_objects, with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server
 from predictor.devices.node_devices import node_devices
@@ -26,7 +26,7 @@ from store.verdicts.gpu_index import with_indices
 from wire.message import Page
 from wire.nodes import NodeDetailJson, NodeJson
 
-router = APIRouter(tags=["nodes"])
+router = APIRouter(prefix=PREFIX, tags=["nodes"])
 
 _PAST = timedelta(days=30)
 

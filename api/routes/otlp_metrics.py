@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.edge.auth import Ingester
 from api.edge.body import Body
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.intake.entries import Rejected
 from api.intake.otlp import PROTOBUF, is_protobuf
 from api.intake.otlp_metrics import metric_points, metrics_answer
@@ -14,7 +14,7 @@ from api.intake.samples import own_samples, take_samples
 from api.server.state import Server
 from wire.events import MetricsResultJson
 
-router = APIRouter(tags=["telemetry"])
+router = APIRouter(prefix=PREFIX, tags=["telemetry"])
 
 _POINT = {
     "timeUnixNano": "1740801906000000000",

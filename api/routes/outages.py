@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from api.answers.reply import reply
 from api.edge.auth import Caller, FleetIngester
 from api.edge.body import Body, records_body
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.intake.entries import check_name, check_time, own_node, records, sift
 from api.intake.records import take_outages
 from api.server.state import Server
@@ -16,7 +16,7 @@ from store.records.event import RecordError, parse_time
 from store.records.outage import SHIPPED_REASONS, Outage, OutageReasons
 from wire.events import BatchResultJson
 
-router = APIRouter(tags=["outages"])
+router = APIRouter(prefix=PREFIX, tags=["outages"])
 
 # A reason is a sentence; it is searched for the words of every cause.
 _MOST_CHARS = 4096

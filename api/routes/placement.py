@@ -16,7 +16,7 @@ from api.answers.reply import reply
 from api.edge.admission import read_slot
 from api.edge.auth import Caller, Reader, requires
 from api.edge.body import described, json_of
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
 from schedulers.policy.placement_advice import Candidate, JobNeed, PlacementAdvice, PlacementLimits, advise
@@ -29,7 +29,7 @@ from store.records.hostlist import compress, expand
 from store.runs.jobs import busy_nodes
 from wire.policy import MOST_NODES, PlacementAdviceJson, PlacementRequestJson
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 _MOST_TEXT = 60_000  # characters of a hostlist in an address
 _LIMIT = 1000
 # Whoever reports jobs has one that runs, or that ended within this time.

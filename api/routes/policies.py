@@ -10,14 +10,14 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from schedulers.policy.settings import canonical, version_of
 from store.hints.policy_history import policies_page
 from wire.message import Page
 from wire.policy import PolicyInForceJson, PolicyJson
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 
 _IN_FORCE: dict[str, Any] = {
     "version": "7a67f599d650",

@@ -12,6 +12,7 @@ from api.answers.jobs_hit import jobs_hit
 from api.answers.paging import MAX_LIMIT, Moment
 from api.answers.reply import content_of
 from api.edge.auth import Caller, Reader
+from api.edge.openapi import PREFIX
 from api.pages.document import document
 from api.pages.incident import MOST_LINES, IncidentFile, incident_sections, incident_title
 from api.pages.phone import GRAVE
@@ -29,7 +30,7 @@ from wire.hints import HintJson
 from wire.message import Page
 from wire.verdicts import VerdictJson
 
-router = APIRouter(prefix="/print", tags=["incidents"])
+router = APIRouter(prefix=f"{PREFIX}/print", tags=["incidents"])
 _MOST_VERDICTS = 4
 _AROUND = timedelta(seconds=1)
 _HOUR_MS = 3_600_000

@@ -9,13 +9,13 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode_seq
 from api.answers.reply import listing
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from store.hints.policy_history import rules_page
 from wire.events import RulesJson
 from wire.message import Page
 
-router = APIRouter(tags=["rules"])
+router = APIRouter(prefix=PREFIX, tags=["rules"])
 
 
 class RulesQuery(BaseModel):

@@ -8,14 +8,14 @@ from pydantic import BaseModel
 from api.answers.paging import Name
 from api.answers.reply import listing
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from store.hints.hint_log import read_job_hints
 from store.records.hint import LIVE_STATES
 from wire.hints import HintJson
 from wire.message import Page
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(prefix=PREFIX, tags=["runs"])
 
 
 class RunHintQuery(BaseModel):

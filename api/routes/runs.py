@@ -10,7 +10,7 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.loops.ledgers import ledger_of, runs_after
 from api.server.state import Server
@@ -20,7 +20,7 @@ from store.runs.ledgers import StoredLedger, log_marks
 from wire.goodput import LedgerJson, RunJson
 from wire.message import Page
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(prefix=PREFIX, tags=["runs"])
 
 
 class RunQuery(BaseModel):

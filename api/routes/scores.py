@@ -10,7 +10,7 @@ from api.answers.node_states import present
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, PageCursor, decode
 from api.answers.reply import listing
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from store.models.scores import score_page
 from store.models.scorings import newest_scoring_of
@@ -19,7 +19,7 @@ from store.nodes.node_states import newest_scoring
 from wire.message import Page
 from wire.nodes import ScoreJson
 
-router = APIRouter(tags=["scores"])
+router = APIRouter(prefix=PREFIX, tags=["scores"])
 
 
 class ScoreQuery(BaseModel):

@@ -8,12 +8,12 @@ from pydantic import BaseModel, Field
 from api.answers.reply import listing
 from api.answers.search import search
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from wire.message import Page
 from wire.nodes import SearchResultJson
 
-router = APIRouter(tags=["nodes"])
+router = APIRouter(prefix=PREFIX, tags=["nodes"])
 
 
 class SearchQuery(BaseModel):

@@ -9,14 +9,14 @@ from api.answers.node_states import NO_TIME
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
 from api.answers.reply import listing
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from store.nodes.sidecars import sidecar_page
 from store.records.node import SidecarState
 from wire.message import Page
 from wire.sidecars import SidecarJson
 
-router = APIRouter(tags=["sidecars"])
+router = APIRouter(prefix=PREFIX, tags=["sidecars"])
 
 
 class SidecarQuery(BaseModel):

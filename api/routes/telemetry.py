@@ -12,7 +12,7 @@ from fastapi import APIRouter, Response
 from api.answers.reply import reply
 from api.edge.auth import Caller, Ingester
 from api.edge.body import Body, records_body
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.intake.entries import check_age, check_name, check_time, own_node, records, sift
 from api.intake.records import take_rollups
 from api.server.state import Server
@@ -21,7 +21,7 @@ from store.records.event import RecordError, parse_time
 from store.records.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of, sensor_range
 from wire.events import BatchResultJson
 
-router = APIRouter(tags=["telemetry"])
+router = APIRouter(prefix=PREFIX, tags=["telemetry"])
 
 _EXAMPLE = {
     "node": "gpu-017",

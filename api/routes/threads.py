@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Path, Response
 from api.answers.reply import reply
 from api.edge.auth import Approver, Caller
 from api.edge.body import described, json_of
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
 from store.database.audit_chain import AuditEntry, append_audit
@@ -34,7 +34,7 @@ from store.records.verdict import Verdict
 from store.verdicts.verdict_log import open_verdicts, stored_verdict
 from wire.events import MOST_SILENCE_H, LifeJson, ThreadRequestJson
 
-router = APIRouter(tags=["incidents"])
+router = APIRouter(prefix=PREFIX, tags=["incidents"])
 SubjectId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 Said = Annotated[ThreadRequestJson, Depends(json_of(ThreadRequestJson))]
 _SILENCE_H = 4.0

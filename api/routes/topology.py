@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Response
 from api.answers.reply import dump, reply
 from api.edge.auth import Caller, Ingester, Reader
 from api.edge.body import Body, records_body
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.edge.work_budget import limited
 from api.intake.entries import (
@@ -50,7 +50,7 @@ from store.records.node import (
 from wire.events import BatchResultJson
 from wire.nodes import TopologyJson
 
-router = APIRouter(tags=["cluster"])
+router = APIRouter(prefix=PREFIX, tags=["cluster"])
 
 TopologyForm = Literal[
     "json", "ibnetdiscover", "iblinkinfo", "ufm", "lldp", "slurm", "slurm_yaml", "kubernetes", "nodes"

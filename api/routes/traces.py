@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from api.answers.paging import Name
 from api.edge.auth import Ingester
 from api.edge.body import Body
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.work_budget import check_containers, limited
 from api.intake.entries import Rejected, own_events
 from api.intake.logs import fits
@@ -22,7 +22,7 @@ from store.events.event_json import check_size
 from store.records.event import Event, RecordError
 from wire.events import SpansResultJson
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix=PREFIX, tags=["events"])
 
 _EXAMPLE = json.loads(PARSERS["otel"].sample)
 _BODY: dict[str, Any] = {

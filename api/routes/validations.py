@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader, Reporter
 from api.edge.body import described, json_of
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.routes.hints import HintId, check_own_hint
 from api.server.state import Server
@@ -20,7 +20,7 @@ from store.hints.validations import validations_of
 from wire.hints import ValidationJson, ValidationReportJson
 from wire.message import Page
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 
 
 Reported = Annotated[ValidationReportJson, Depends(json_of(ValidationReportJson))]

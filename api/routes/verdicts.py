@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
 from api.answers.reply import dump, listing, reply, said
 from api.edge.auth import Approver, Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
 from api.server.verdict_feed import DROP_S, HEARTBEAT_S, MOST_STREAMS, FeedListener
@@ -53,7 +53,7 @@ from store.verdicts.verdict_log import (
 from wire.message import Page
 from wire.verdicts import VerdictCheckJson, VerdictJson, verdict_object
 
-router = APIRouter(tags=["verdicts"])
+router = APIRouter(prefix=PREFIX, tags=["verdicts"])
 VerdictId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 _PAGE = 100
 _EVENT_STREAM = "text/event-stream"

@@ -8,13 +8,14 @@ from pydantic import BaseModel, Field
 from api.answers.paging import Name
 from api.answers.reply import reply
 from api.edge.auth import Reader
+from api.edge.openapi import PREFIX
 from api.edge.problem import Problem
 from api.routes.advice import MISSING, Seconds, Share, history_for, predictor_from
 from api.server.state import Server
 from goodput.advice.reading import what_if_advice
 from goodput.advice.what_if import RunChange
 
-router = APIRouter(tags=["advice"])
+router = APIRouter(prefix=PREFIX, tags=["advice"])
 
 
 class WhatIfQuery(BaseModel):

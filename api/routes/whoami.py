@@ -4,12 +4,12 @@ from fastapi import APIRouter, Response
 
 from api.answers.reply import reply
 from api.edge.auth import Reader
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.server.settings import SCOPES
 from api.server.state import Server
 from wire.hints import CallerJson
 
-router = APIRouter(tags=["health"])
+router = APIRouter(prefix=PREFIX, tags=["health"])
 
 
 @router.get("/whoami", operation_id="get_whoami", summary="Tell who calls", responses=answer(CallerJson))
