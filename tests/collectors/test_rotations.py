@@ -20,7 +20,10 @@ from store.records.event import Event
 
 SETTINGS = SourceSettings(node="gpu-017", poll_interval_s=0.01, rotation_grace_s=0.05)
 # Under both, inodes are given out in their own way: ext4 gives a freed one out again at once.
-PLACES = [pytest.param(None, id="disk"), pytest.param("/dev/shm", id="tmpfs")]  # noqa: S108 - a folder of its own is made there
+PLACES = [
+    pytest.param("/var/tmp", id="disk"),  # noqa: S108 - a folder of its own is made there
+    pytest.param("/dev/shm", id="tmpfs"),  # noqa: S108 - as well
+]
 
 
 def xid(number: int) -> str:
@@ -83,7 +86,7 @@ class Log:
 @pytest.fixture(params=PLACES)
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     """A log on a disk, and one in memory."""
-    folder = tmp_path if request.param is None else Path(request.param) / f"foreshock-{os.getpid()}-{tmp_path.name}"
+    folder = Path(request.param) / f"foreshock-{os.getpid()}-{tmp_path.name}"
     folder.mkdir(exist_ok=True)
     log = Log(folder)
     yield log

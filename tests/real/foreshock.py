@@ -6,10 +6,7 @@ with serve("sqlite:////tmp/x.db", tmp_path) as server, sidecar(server, log, tmp_
 
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +18,8 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from real.patience import patience
-from real.programs import bound, stop, wait_for
+from real.preloaded import Preloaded
+from real.programs import wait_for
 
 from store.database.connections import migrate, open_database
 
@@ -104,15 +102,13 @@ def sidecar(
 
 
 @contextmanager
-def _program(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [str(Path(sys.executable).parent / "foreshock"), *arguments]
+def _program(arguments: list[str], log: Path) -> Iterator[Preloaded]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FORESHOCK_")}
-    with log.open("wb") as file:
-        process = subprocess.Popen(bound(command), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment)
+    process = Preloaded(arguments, log, environment)
     try:
         yield process
     finally:
-        stop(process, signal.SIGTERM)
+        process.end()
 
 
 def free_port() -> int:
