@@ -15,6 +15,7 @@ import httpx
 import pytest
 from real.patience import patience
 from real.postgres import Postgres
+from real.preloaded import Started, start
 from real.programs import stop, wait_for
 
 from cli.config.policy_table import read_yaml
@@ -27,7 +28,7 @@ FORESHOCK = str(Path(sys.executable).parent / "foreshock")
 class Site:
     """A server, its configuration and its log."""
 
-    process: "subprocess.Popen[bytes]"
+    process: Started
     url: str
     file: Path
     log: Path
@@ -63,14 +64,9 @@ def served(tmp_path: Path, database: str, *options: str) -> Iterator[Site]:
     file, log = tmp_path / "server.yaml", tmp_path / "serve.log"
     file.write_text(settings_of("old", "kept"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FORESHOCK_")}
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [FORESHOCK, "serve", "--port", "0", "--config", str(file), *options],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            env={**environment, "FORESHOCK_DB": database},
-        )
+    log.write_bytes(b"")
+    command = ["serve", "--port", "0", "--config", file, *options]
+    process = start(command, log, {**environment, "FORESHOCK_DB": database})
     try:
         wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, 60)
         assert process.poll() is None, log.read_text()

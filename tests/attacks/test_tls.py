@@ -21,6 +21,7 @@ from real.certificates import Authority, Certificate
 from real.foreshock import free_port, serve
 from real.patience import patience
 from real.postgres import Postgres
+from real.preloaded import Started, start
 from real.programs import need, stop, wait_for
 
 from api.server.settings import TlsSettings
@@ -43,7 +44,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 class Secured:
     """A server behind TLS."""
 
-    process: "subprocess.Popen[bytes]"
+    process: Started
     url: str
     certificate: Certificate
     log: Path
@@ -74,9 +75,8 @@ def secured(tmp_path: Path, authority: Authority, client: str, *options: str) ->
         f"tokens: [{{name: t, sha256: {digest}, scopes: [read, ingest]}}]\n"
     )
     given = options or ("--db", f"sqlite:///{tmp_path / 'x.db'}")
-    with log.open("wb") as out:
-        command = [FORESHOCK, "serve", "--port", "0", "--config", str(file), *given]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    log.write_bytes(b"")
+    process = start(["serve", "--port", "0", "--config", file, *given], log)
     try:
         wait_for("the API answers", lambda: "API http" in log.read_text() or process.poll() is not None, 60)
         line = next((line for line in log.read_text().splitlines() if line.startswith("API ")), log.read_text())

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from real.foreshock import free_port
 from real.patience import patience
+from real.preloaded import Started, start
 
 from collectors.agent.configuration import ConfigError, Configuration
 from collectors.metrics import SidecarMetrics
@@ -30,7 +29,7 @@ class Agent:
         self.port = free_port()
         self.file = folder / "sidecar.yaml"
         self.errors = folder / "stderr"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Started | None = None
 
     def configure(self, *sources: str, more: str = "") -> None:
         """Replace the file, as an editor or a ConfigMap does."""
@@ -41,9 +40,7 @@ class Agent:
 
     def start(self) -> None:
         """Run it."""
-        command = [sys.executable, "-m", "foreshock", "sidecar", "--config", str(self.file)]
-        with self.errors.open("ab") as errors:
-            self.process = subprocess.Popen(command, stdout=errors, stderr=errors)
+        self.process = start(["sidecar", "--config", self.file], self.errors)
 
     def hang_up(self) -> None:
         """SIGHUP."""

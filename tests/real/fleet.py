@@ -10,7 +10,6 @@ with fleet(tmp_path) as programs, programs.postgres() as database:
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,9 +19,8 @@ from urllib.request import urlopen
 
 from real.foreshock import Running, free_port
 from real.patience import patience
+from real.preloaded import FORESHOCK, Started, start
 from real.programs import bound, need, stop, wait_for
-
-FORESHOCK = str(Path(sys.executable).parent / "foreshock")
 
 
 @dataclass(slots=True)
@@ -37,7 +35,7 @@ class Program:
     environment: Mapping[str, str] | None = None
     end_signal: int = signal.SIGTERM
     starts: int = 0
-    process: subprocess.Popen[bytes] | None = None
+    process: Started | None = None
     frozen: list[int] = field(default_factory=list)
 
     @property
@@ -61,6 +59,9 @@ class Program:
         with self.log.open("ab") as file:
             file.write(f"--- start {self.starts}\n".encode())
             file.flush()
+            if self.command[0] == FORESHOCK and self.user is None:
+                self.process = start(self.command[1:], self.log, self.environment, self.log.parent)
+                return
             self.process = subprocess.Popen(
                 bound(self.command),
                 stdin=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ with serve("sqlite:////tmp/x.db", tmp_path) as server, sidecar(server, log, tmp_
 
 import json
 import os
+import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from real.patience import patience
-from real.preloaded import Preloaded
-from real.programs import wait_for
+from real.preloaded import Started, start
+from real.programs import stop, wait_for
 
 from store.database.connections import migrate, open_database
 
@@ -102,13 +103,14 @@ def sidecar(
 
 
 @contextmanager
-def _program(arguments: list[str], log: Path) -> Iterator[Preloaded]:
+def _program(arguments: list[str], log: Path) -> Iterator[Started]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FORESHOCK_")}
-    process = Preloaded(arguments, log, environment)
+    log.write_bytes(b"")
+    process = start(arguments, log, environment)
     try:
         yield process
     finally:
-        process.end()
+        stop(process, signal.SIGTERM)
 
 
 def free_port() -> int:

@@ -1,21 +1,26 @@
-"""Foreshock's programs out of a process that holds them imported: a start takes a tenth of the two seconds of imports.
+"""Foreshock's programs out of a process that holds them imported: a start takes a sixth of the two seconds of imports.
+
+    process = start(["serve", "--db", url], log)
+    stop(process, signal.SIGTERM)
 
 What runs is the command itself, with its own arguments, environment, working folder, streams and signals, in a process
-that forks from one that imported modules and did nothing else. Programs whose very start is tested begin as a user's
-(`real.fleet`, tests/test_front_door.py).
+that forks from one that imported modules and did nothing else. Benchmarks get a process that begins as a user's, and so
+do tests of the very start (tests/cli, tests/test_front_door.py).
 """
 
 import ctypes
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from real.patience import patience
+from real.programs import bound
 
+FORESHOCK = str(Path(sys.executable).with_name("foreshock"))
 _SET_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _MODULES = [
     *("cli.main", "cli.commands.serve", "cli.config.server", "cli.config.settings_file", "cli.processes.http_server"),
@@ -26,32 +31,67 @@ _MODULES = [
 
 
 class Preloaded:
-    """A command of Foreshock that runs; what `subprocess.Popen` would say of it."""
+    """A command of Foreshock that runs, with as much of `subprocess.Popen` as its tests need."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
-        log.write_bytes(b"")
-        given = (list(arguments), str(log.absolute()), dict(environment), str(Path.cwd()))
+    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path) -> None:
+        given = (list(arguments), str(log), dict(environment), str(folder))
         self._process = _context().Process(target=_run, args=given)
         self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
 
     @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self._process.pid is not None
-        return self._process.pid
-
-    def poll(self) -> int | None:
+    def returncode(self) -> int | None:
         """Its exit code, or minus the signal that ended it; None while it runs."""
         return self._process.exitcode
 
-    def end(self, timeout_s: float = 20.0) -> None:
-        """End it as a service manager does: by SIGTERM, and by SIGKILL where that does not suffice."""
-        self._process.terminate()
-        self._process.join(patience(timeout_s))
-        if self.poll() is None:
-            self._process.kill()
-            self._process.join()
-        self._process.close()
+    def poll(self) -> int | None:
+        """The same."""
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Signal it, unless it has ended."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL: it ends between two instructions."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end.
+
+        Raises:
+            subprocess.TimeoutExpired: it goes on.
+        """
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        return self.returncode
+
+
+Started = subprocess.Popen[bytes] | Preloaded
+
+
+def start(
+    arguments: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Started:
+    """Start `foreshock ARGUMENTS`; it ends at once with the process that starts it, however that one ends.
+
+    Args:
+        log: gets what it prints, after what is there.
+        environment: this process's own by default.
+        folder: where it works; here by default.
+    """
+    environment = os.environ if environment is None else environment
+    folder = folder or Path.cwd()
+    with log.open("ab") as file:
+        if "PYTEST_VERSION" in os.environ:
+            return Preloaded([str(word) for word in arguments], log.absolute(), environment, folder)
+        command = bound([FORESHOCK, *arguments])
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment), cwd=folder
+        )
 
 
 def _context() -> ForkServerContext:
@@ -63,7 +103,7 @@ def _context() -> ForkServerContext:
 def _run(arguments: list[str], log: str, environment: dict[str, str], folder: str) -> None:
     """What the new process does: it takes its own place, then it is the command."""
     ctypes.CDLL(None).prctl(_SET_END_WITH_PARENT, signal.SIGKILL)
-    with Path(os.devnull).open("rb") as nothing, Path(log).open("wb") as written:
+    with Path(os.devnull).open("rb") as nothing, Path(log).open("ab") as written:
         os.dup2(nothing.fileno(), 0)
         os.dup2(written.fileno(), 1)
         os.dup2(written.fileno(), 2)

@@ -10,12 +10,25 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from real.patience import patience
 
 # Debian keeps some daemons where a user's PATH does not look.
 _PLACES = os.pathsep.join(["/usr/sbin", "/sbin", "/usr/local/sbin"])
+
+
+class Process(Protocol):
+    """A process that was started here: `subprocess.Popen`, or `real.preloaded.Preloaded`."""
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 def need(program: str, package: str) -> str:
@@ -70,7 +83,7 @@ def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 60.0) -> N
         time.sleep(0.05)
 
 
-def stop(process: subprocess.Popen[bytes], signal: int, timeout_s: float = 20.0) -> None:
+def stop(process: Process, signal: int, timeout_s: float = 20.0) -> None:
     """End a process that was started here, by its id."""
     if process.poll() is None:
         process.send_signal(signal)
