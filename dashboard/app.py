@@ -16,7 +16,7 @@ from streamlit.navigation.page import StreamlitPage
 from dashboard.bar import search, sign_in, time_range
 from dashboard.bar.sign_in import SignIn, SignInWay
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
-from dashboard.panels import page
+from dashboard.panels import page, thread
 from dashboard.panels.page import Site
 from dashboard.views import cluster, collection, goodput, hints, incidents, models, node, repair, verdicts
 
@@ -71,7 +71,13 @@ def _drawing(view: Callable[[Site], None], site: Callable[[], Site]) -> Callable
 
 
 def _site(api: ApiClient, pages: dict[str, StreamlitPage]) -> Site:
-    return Site(api, pages["node"], verdict_page=pages["verdicts"], incident_page=pages["incidents"])
+    return Site(
+        api,
+        pages["node"],
+        verdict_page=pages["verdicts"],
+        incident_page=pages["incidents"],
+        run_page=pages["goodput"],
+    )
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
@@ -137,9 +143,10 @@ def main(argv: list[str]) -> None:
         chosen = st.navigation([*pages.values(), _first_by_name(pages[FIRST])], position="top")
         if person:
             sign_in.badge(way, api)
+        thread.forget(chosen.url_path)
         time_range.keep(chosen.url_path)
         with st.container(horizontal=True, horizontal_alignment="right"):
-            time_range.draw()
+            time_range.draw(api)
             search.draw(_site(api, pages), pages, chosen.url_path)
         chosen.run()
         search.key()
