@@ -1,23 +1,33 @@
-"""What operators come for, as somebody does it who has never seen the pages: each within three presses of the first.
+"""The screen in a browser: what operators come for, that everybody can use it, and the phone.
 
-One server, one dashboard and one browser for all. Each task begins on the first page. What is asserted is what is in
-sight: texts of the page and cells of its tables. A picture of each task's end lies in the test's temporary folder.
+Twenty tasks, as somebody does them who has never seen the pages: each within three presses of the first page. What is
+asserted is what is in sight: texts of the page and cells of its tables. A picture of each task's end lies in the test's
+temporary folder. Then axe-core on every page. One server, one dashboard and one browser for all.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from real.axe import axe_script, violations
 from real.chromium import CHROMIUM, Page, opened
 from real.programs import wait_for
 from real.visitor import Visitor
 from stopped_run import BLIND, FAULTY, LIKELY, Place, night
+
+from dashboard.app import PAGES
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(not CHROMIUM.exists(), reason="Debian's package chromium is not installed"),
 ]
 MOST_PRESSES = 3
+FINGER_PX = 24  # WCAG 2.2, 2.5.8
+# What lies beside a screen, or makes the page wider than it.
+BESIDE = """[...document.querySelectorAll('body *')].filter(one => {
+  const box = one.getBoundingClientRect();
+  return box.left < 0 || box.right > innerWidth || document.documentElement.scrollWidth > innerWidth;
+}).map(one => one.outerHTML.slice(0, 200))"""
 FIRST = "Newest incidents"  # stands on the first page alone
 MAP = "document.querySelector('iframe[title*=fabric_map]').contentWindow.document"
 # Where the map's button is, by its frame's place on the page.
@@ -209,5 +219,64 @@ def test_which_nodes_belong_into_repair(visitor: Visitor) -> None:
 def test_that_the_incident_is_over(visitor: Visitor) -> None:
     """Last of all: the others have looked at it."""
     visitor.press("Open its incident")
+    visitor.sees("What was said")  # the first page has a button of that name, too
     visitor.press("Close")
     visitor.sees("closed, with loopback", "Open again")
+
+
+# What axe-core finds and we leave, each with its reason.
+LEFT = {
+    ("m", "meta-refresh"): "a page without scripts cannot load again otherwise; a link on it stops that",
+}
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """Its script."""
+    return axe_script()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_everybody_can_use_every_page(page: Page, axe: str, name: str) -> None:
+    """No rule of WCAG's levels A and AA is broken."""
+    visitor = Visitor(page)
+    visitor.press(name.capitalize())
+    wait_for(
+        "it is that page", lambda: page.evaluate("location.pathname") == ("/" if name == "cluster" else f"/{name}")
+    )
+    visitor.sees("As of", "served by")
+    assert violations(page, axe) == []
+
+
+def test_in_the_dark_everything_can_be_read(page: Page, place: Place, axe: str) -> None:
+    """Of the page with the most colours."""
+    visitor = Visitor(page)
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.call("Page.navigate", url=place.dashboard)
+    visitor.sees(FIRST, "served by")
+    assert violations(page, axe) == []
+
+
+def test_everybody_can_use_the_served_pages(page: Page, place: Place, axe: str) -> None:
+    """The phone's, and those to print."""
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    for name, text in (("m", "Act now"), ("api/v1/print/week", "GPU-hours")):
+        page.call("Page.navigate", url=f"{place.api}/{name}")
+        Visitor(page).sees(text)
+        assert [one for one in violations(page, axe) if (name, one[0]) not in LEFT] == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_of_360_pixels_shows_it_all(page: Page, place: Place, tmp_path: Path, dark: bool) -> None:
+    """Nothing lies beside the screen, and a finger hits each link."""
+    page.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    page.call("Emulation.setEmulatedMedia", features=[scheme])
+    page.call("Page.navigate", url=f"{place.api}/m")
+    visitor = Visitor(page)
+    visitor.sees("Act now", FAULTY)
+    visitor.screenshot(tmp_path / "phone.png")
+    assert page.evaluate("innerWidth") == 360
+    assert page.evaluate(BESIDE) == []
+    sizes = page.evaluate("[...document.querySelectorAll('a')].map(e => e.getBoundingClientRect().toJSON())")
+    assert sizes and all(min(one["width"], one["height"]) >= FINGER_PX for one in sizes)
