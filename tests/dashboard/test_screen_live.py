@@ -213,7 +213,7 @@ def test_how_hot_the_nodes_are(visitor: Visitor) -> None:
 def test_which_nodes_belong_into_repair(visitor: Visitor) -> None:
     """None, and that is said."""
     visitor.press("Repair")
-    visitor.sees("node", "repair")
+    visitor.sees("No node of 16 needs repair")
 
 
 def test_that_the_incident_is_over(visitor: Visitor) -> None:
