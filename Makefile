@@ -110,6 +110,7 @@ licences: everything
 packages:
 	@.ci/packages
 	@.ci/helm
+	@.ci/axe
 	@nice .ci/kubernetes
 
 clean:

@@ -25,7 +25,7 @@ STYLE = (
     "body{margin:.6rem auto}h1{font-size:1.2rem}h2{margin-top:1.2rem}ol{list-style:none;margin:0;padding:0}"
     "li{border:1px solid var(--line);border-left-width:5px;border-radius:.4rem;padding:.5rem .7rem;margin:.5rem 0}"
     "li.fatal{border-left-color:var(--c0)}li.error{border-left-color:var(--c2)}li b{font-size:1.05rem}"
-    "li p{margin:.15rem 0}li p.do{color:var(--ink);font-weight:600}li a{display:inline-block;padding:.5rem 0}"
+    "li p{margin:.15rem 0}li p.do{color:var(--ink);font-weight:600}a{display:inline-block;padding:.5rem 0}"
 )
 DAY = timedelta(days=1)
 _OVER = ("closed", "validated")
@@ -47,16 +47,27 @@ class PhoneFacts:
     is_cut: bool = False
 
 
-def phone_sections(facts: PhoneFacts) -> list[str]:
-    """The page from top to bottom."""
+def phone_sections(facts: PhoneFacts, reloads: bool = True) -> list[str]:
+    """The page from top to bottom; `reloads`: a browser loads it again by itself."""
     return [
         document.heading("Foreshock"),
         *_answer(facts),
         _freshness(facts.cluster),
         *_queue(facts),
         *_approvals(facts.hints),
-        document.line(f"This page loads again every {REFRESH_S} s. To decide, open the dashboard."),
+        document.line("To decide, open the dashboard."),
+        _reloading(reloads),
     ]
+
+
+def _reloading(reloads: bool) -> str:
+    """Whether it loads again, and the way out of that: who reads slowly, or has it read aloud, wants it to stay."""
+    now, address, other = (
+        (f"This page loads again every {REFRESH_S} s.", "?reload=no", "Do not load it again")
+        if reloads
+        else ("This page stays as it is.", "?reload=yes", f"Load it again every {REFRESH_S} s")
+    )
+    return f'{document.line(now)}<p><a href="{address}">{other}</a></p>'
 
 
 def to_do(incidents: Sequence[IncidentJson], now: datetime) -> list[list[IncidentJson]]:

@@ -16,7 +16,7 @@ from wire.goodput import CausesJson, ClusterGoodputJson, GoodputLevelJson
 from wire.words import values
 
 MOST_ROWS = 100
-_CAUSES = {"fabric": "network fabric", "application": "the training program"}
+_CAUSES = {"fabric": "network links and switches", "application": "the training program"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """`GET /m`: the verdict and the queue on a phone, as one page of HTML without scripts."""
 
 from datetime import datetime, timedelta
+from typing import Literal
 
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
@@ -28,8 +29,8 @@ _SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the cl
 
 
 @router.get("/m", operation_id="get_phone_page", summary="The cluster on a phone", response_class=HTMLResponse)
-def get_phone_page(who: Reader, server: Server) -> Response:
-    """What is wrong in one sentence, what to do now and how old that is. It loads again by itself."""
+def get_phone_page(who: Reader, server: Server, reload: Literal["yes", "no"] = "yes") -> Response:
+    """What is wrong in a sentence, what to do now, how old that is. It loads again by itself: not with `reload=no`."""
     cluster = content_of(ClusterJson, get_cluster(who, server))
     until = cluster.now + _SKEW
     found = get_verdicts(who, server, VerdictQuery(state="open", limit=_VERDICTS))
@@ -45,7 +46,9 @@ def get_phone_page(who: Reader, server: Server) -> Response:
     # Older ones than these showed within the day as well, where the page is full of such.
     is_cut = any(page.next_cursor and cluster.now - page.items[0].start < DAY for page in pages)
     facts = PhoneFacts(cluster, verdicts, incidents, hints, runs, is_cut)
-    return document(f"Foreshock: {len(places):,} to do", phone_sections(facts), STYLE, REFRESH_S)
+    again = reload == "yes"
+    sections = phone_sections(facts, again)
+    return document(f"Foreshock: {len(places):,} to do", sections, STYLE, REFRESH_S if again else None)
 
 
 def _newest(who: Caller, server: State, severity: Severity, until: datetime) -> Page[IncidentJson]:

@@ -34,7 +34,7 @@ BUCKETS: Mapping[str, Bucket] = {
 }
 CAUSES = {
     "hardware": "hardware",
-    "fabric": "network fabric",
+    "fabric": "network links and switches",
     "host": "host",
     "driver": "driver",
     "storage": "storage",

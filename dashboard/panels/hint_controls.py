@@ -94,8 +94,9 @@ def _switch(site: Site, stopped: StopJson) -> None:
     elif stopped.stop == "none":
         args = (partial(site.client.stop, "holds", REASON), "Stopped. No new hints are sent; releases continue.")
         st.button(
-            ":material/dangerous: Stop all new hints",
+            "Stop all new hints",
             key="stop",
+            icon=":material/dangerous:",
             help="at once, for every scheduler; what is held stays held until it is released",
             on_click=_do,
             args=args,

@@ -1,5 +1,6 @@
 """The parts that every page is made of: the site, the trouble, the banner, the link to a node, the empty state."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from wire.nodes import NodeJson
 REFRESH_S = 3.0
 # Whom a server without tokens takes everybody for.
 ANYBODY = "loopback"
+NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
 _CLOCK_SKEW = timedelta(minutes=2)
 
 _BANNERS = {
@@ -32,17 +34,28 @@ _BANNERS = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What every page is handed: the API's client, and for links the pages of a node, a verdict and an incident."""
+    """What every page is handed: the API's client, and for links the pages of a node, a verdict, an incident, a run."""
 
     client: ApiClient
     node_page: Any = None
     caller: CallerJson = field(default_factory=CallerJson)  # who looks: may do nothing until the API has said more
     verdict_page: Any = None
     incident_page: Any = None
+    run_page: Any = None
 
     def may(self, scope: str) -> bool:
         """Whether the person, or the dashboard's token, may do something."""
         return scope in self.caller.scopes
+
+
+def nodes(site: Site) -> list[NodeJson]:
+    """Every node; a large cluster is requested less often than a page is drawn."""
+    held: tuple[float, list[NodeJson]] | None = st.session_state.get("nodes")
+    now = time.monotonic()
+    if held is None or now - held[0] >= len(held[1]) / NODES_PER_S:
+        held = (now, site.client.nodes())
+        st.session_state["nodes"] = held
+    return held[1]
 
 
 def span() -> TimeRange:
@@ -135,7 +148,7 @@ def choose(label: str, name: str, listed: Mapping[str, str]) -> str:
     return chosen if chosen is not None else next(iter(listed))
 
 
-def printout(site: Site, path: str, name: str) -> None:
+def printout(site: Site, path: str, name: str, label: str = "Save to print") -> None:
     """A button that fetches a page to print as a file; where nobody has to sign in at the API, a link to it, too.
 
     Args:
@@ -145,7 +158,7 @@ def printout(site: Site, path: str, name: str) -> None:
     help_ = "an HTML file: open it and print it, or put it into a ticket"
     with st.container(horizontal=True, gap="small"):
         st.download_button(
-            "Save to print",
+            label,
             data=lambda: _printed(site, path),
             file_name=f"{name}.html",
             mime="text/html",

@@ -40,8 +40,8 @@ def badges(life: LifeJson | None, now: datetime) -> None:
         st.badge(f"silent until {words.at(life.silenced_until, now)}", icon=":material/notifications_off:")
 
 
-def draw(site: Site, kind: str, ident: str, life: LifeJson | None, now: datetime) -> None:
-    """The state and the buttons. `kind`: incidents or verdicts."""
+def draw(site: Site, kind: str, ident: str, life: LifeJson | None, now: datetime, incident: str | None = None) -> None:
+    """The state and the buttons. `kind`: incidents or verdicts; `incident`: one whose page has the lines of it."""
     life = life or LifeJson()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         badges(life, now)
@@ -55,9 +55,24 @@ def draw(site: Site, kind: str, ident: str, life: LifeJson | None, now: datetime
             step, label = ("unsilence", "Lift the silence") if quiet else ("silence", "Silence for 4 h")
             args = (site, kind, ident, step, f"You {STEPS[step]}.")
             st.button(label, key=f"{step}_{ident}", help=None if quiet else SILENCE, on_click=take, args=args)
+        if incident is not None and site.incident_page is not None:
+            st.page_link(
+                site.incident_page, label="Open its incident", query_params={"incident": incident}, width="content"
+            )
     if life.again:
         st.caption(f":material/replay: {words.plain(life.again[:1].upper() + life.again[1:])}.")
     outcome()
+
+
+def forget(place: str) -> None:
+    """What came of a press is told on its own page alone.
+
+    Args:
+        place: the page's name in the address.
+    """
+    if st.session_state.get("outcome_place", place) != place:
+        st.session_state["outcome"] = None
+    st.session_state["outcome_place"] = place
 
 
 def outcome() -> None:

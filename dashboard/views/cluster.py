@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import streamlit as st
 
-from dashboard.panels import fabric_map, frames
+from dashboard.client import ApiProblem
+from dashboard.panels import fabric_map, frames, stops
 from dashboard.panels import page as panels
 from dashboard.panels import thread as people
 from dashboard.panels import verdicts as verdict_panels
@@ -16,10 +17,11 @@ from dashboard.text import verdicts as sayings
 from dashboard.text import words
 from wire.cluster import ClusterJson
 from wire.events import IncidentJson
+from wire.goodput import LedgerJson
 from wire.nodes import NodeJson
 
 ATTENTION = 6
-NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
+STOP_S = 15.0  # what stopped the run is requested so often
 RECENT = 300  # incidents read
 VERDICTS = 100  # of those that stand
 FEED = 200  # events read for the feed; the routine ones among them are left out
@@ -41,14 +43,16 @@ def _live(site: Site) -> None:
         verdicts = site.client.open_verdicts(VERDICTS)
         if (first := sayings.first_of(verdicts)) is not None:
             panels.banner(*sayings.headline(first, cluster.now, len(sayings.standing(verdicts)) - 1))
-            people.draw(replace(site, caller=site.client.whoami()), "verdicts", first.id, first.life, cluster.now)
+            whose = replace(site, caller=site.client.whoami())
+            people.draw(whose, "verdicts", first.id, first.life, cluster.now, next(iter(first.incidents), None))
         if not cluster.stale:
             panels.banner(*words.headline(cluster))
+        _last_stop(site, cluster)
         panels.as_of(cluster)
         if not cluster.nodes:
             return
         _metrics(cluster)
-        nodes = _nodes(site)
+        nodes = panels.nodes(site)
         incidents = site.client.incidents(RECENT, until=cluster.now + _SKEW)
         within, reach = _within(site, cluster, incidents)
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
@@ -73,14 +77,25 @@ def _within(site: Site, cluster: ClusterJson, newest: Sequence[IncidentJson]) ->
     return [one for one in found if span.holds(one.start, one.end)], reach
 
 
-def _nodes(site: Site) -> list[NodeJson]:
-    """Every node; a large cluster is requested less often than the page is drawn."""
-    held: tuple[float, list[NodeJson]] | None = st.session_state.get("nodes")
-    now = time.monotonic()
-    if held is None or now - held[0] >= len(held[1]) / NODES_PER_S:
-        held = (now, site.client.nodes())
-        st.session_state["nodes"] = held
-    return held[1]
+def _last_stop(site: Site, cluster: ClusterJson) -> None:
+    """What stopped the newest run within the last day, and where its losses are laid open."""
+    if cluster.run is None:
+        return
+    held: tuple[float, str, LedgerJson] | None = st.session_state.get("last_stop")
+    if held is None or held[1] != cluster.run or time.monotonic() - held[0] >= STOP_S:
+        try:
+            held = (time.monotonic(), cluster.run, site.client.goodput(cluster.run))
+        except ApiProblem as trouble:
+            st.caption(f"What stopped {words.plain(cluster.run)} is not known. {words.plain(str(trouble))}")
+            return
+        st.session_state["last_stop"] = held
+    stop = stops.newest(held[2])
+    if stop is None or stop.time is None or cluster.now - stop.time > _DAY:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f":material/timelapse: {stops.sentence(held[2], cluster.now)}.", width="content")
+        if site.run_page is not None:
+            st.page_link(site.run_page, label="What it lost", query_params={"run": cluster.run}, width="content")
 
 
 def _metrics(cluster: ClusterJson) -> None:

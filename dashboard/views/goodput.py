@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.charts import ledger_charts
 from dashboard.charts.charts import CONFIG
 from dashboard.client import ApiProblem
-from dashboard.panels import frames
+from dashboard.panels import frames, stops
 from dashboard.panels import page as panels
 from dashboard.panels.goodput import cluster_section
 from dashboard.panels.page import Site
@@ -39,6 +39,8 @@ def _live(site: Site, run: str) -> None:
         cluster = site.client.cluster()
         ledger = site.client.goodput(run)
         panels.banner(*headline(ledger, cluster.target))
+        if (stopped := stops.sentence(ledger, cluster.now)) is not None:
+            st.markdown(f":material/timelapse: {stopped}.")
         panels.as_of(cluster)
         if ledger.wall_s > 0:
             _metrics(ledger, cluster)

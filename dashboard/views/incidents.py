@@ -50,7 +50,7 @@ def page(site: Site) -> None:
         ident = panels.choose("Incident, those that are open first", "incident", listed)
         site = replace(site, caller=site.client.whoami())
         safe = quote(ident, safe="")
-        panels.printout(site, f"print/incidents/{safe}", f"incident-{safe}")
+        panels.printout(site, f"print/incidents/{safe}", f"incident-{safe}", "Save for a ticket")
         _live(site, ident)
         people.note(site, "incidents", ident)
 

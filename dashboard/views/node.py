@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from urllib.parse import quote
 
 import streamlit as st
 
@@ -28,12 +29,13 @@ PAST = timedelta(days=30)  # what the API answers of a node
 _NEWEST_WEEK = "the newest week of it"
 _REACH = "the 30 days that are shown here"
 VERDICTS = 20
+MOST_BAD = 6  # neighbours that are not well, by name
 
 
 def page(site: Site) -> None:
     """The selector (kept in the address as ?node=), then the node."""
     with panels.troubles():
-        names = [node.node for node in frames.worst_first(site.client.nodes())]
+        names = [node.node for node in frames.worst_first(panels.nodes(site))]
         if not names:
             panels.empty(
                 "No node is known yet: start `foreshock sidecar` on one, or load an archive with `foreshock ingest`."
@@ -72,6 +74,7 @@ def _live(site: Site, name: str) -> None:
         _facts(node, cluster)
         _risk(node, cluster)
         _devices(node, cluster)
+        _neighbours(site, node)
         _history(node, cluster, sayings.by_incident(verdicts))
         _telemetry(node, cluster)
         _own_measures(site, node, cluster)
@@ -142,6 +145,8 @@ def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
         if node.reasons:
             st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
             st.caption(f"Scored {words.at(node.scored_at, cluster.now)}")
+        elif node.score_24h is not None:
+            panels.empty("Nothing moves its risk away from that of the fleet.")
         else:
             panels.empty(f"There is no score: {_not_scored(node)}.")
     with right:
@@ -161,6 +166,40 @@ def _devices(node: NodeDetailJson, cluster: ClusterJson) -> None:
         return
     st.subheader("Devices", anchor=False, help="by their signs, quiet time and repairs of 28 days")
     frames.show(device_rows(node.devices, cluster.now), "node_devices", {"why": "Why"}, most=6)
+
+
+def _neighbours(site: Site, node: NodeJson) -> None:
+    """Who hangs under the same leaf: who suffers where it fails, and who shows that it is no fault of this node."""
+    if node.leaf is None:
+        return
+    found = frames.worst_first([one for one in panels.nodes(site) if one.leaf == node.leaf and one.node != node.node])
+    st.subheader(f"Under the same leaf, {words.plain(node.leaf)}", anchor=False)
+    if not found:
+        st.caption("No other node is known under it.")
+        return
+    bad = [one for one in found if one.state != "ok"]
+    said = f"{words.many(len(found), 'other node')}, {f'{len(bad):,} of them not well' if bad else 'all of them well'}"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"{said}{':' if bad else '.'}", width="content")
+        for one in bad[:MOST_BAD]:
+            panels.node_link(site, one.node)
+            panels.state_badge(one.state)
+    frames.show(neighbour_rows(found), "neighbours", {"risk": "Risk, 24 h", "gpus": "GPUs"}, most=8)
+
+
+def neighbour_rows(found: Sequence[NodeJson]) -> list[frames.Row]:
+    """A node a row, with its page."""
+    return [
+        {
+            "open": f"node?node={quote(one.node, safe='')}",
+            "node": words.shown(one.node),
+            "state": words.state(one.state),
+            "risk": words.risk(one.score_24h),
+            "rack": words.shown(one.rack or words.DASH),
+            "gpus": words.count(one.gpus),
+        }
+        for one in found
+    ]
 
 
 def device_rows(devices: Sequence[DeviceStateJson], now: datetime) -> list[frames.Row]:

@@ -17,7 +17,7 @@ from wire.cluster import ClusterJson
 from wire.verdicts import VerdictJson
 
 RECENT = 200
-MOST_LINKS = 12
+MOST_LINKS, FEW = 12, 3
 _SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the page's clock
 
 
@@ -151,7 +151,8 @@ def _incidents(site: Site, verdict: VerdictJson) -> None:
     """The incidents that it explains, each with its page."""
     if not verdict.incidents or site.incident_page is None:
         return
-    with st.expander(f"Its incidents ({len(verdict.incidents):,})", key="incidents"):
+    few = len(verdict.incidents) <= FEW
+    with st.expander(f"Its incidents ({len(verdict.incidents):,})", key="incidents", expanded=few):
         for ident in verdict.incidents[:MOST_LINKS]:
             label = words.plain(words.shown(f"incident {ident}")[:120])
             st.page_link(site.incident_page, label=label, query_params={"incident": ident})

@@ -154,7 +154,7 @@ OUT = ("Out of service", "nodes that the scheduler had taken out", "#8454a6")
 
 CAUSES = {
     "hardware": "hardware",
-    "fabric": "network fabric",
+    "fabric": "network links and switches",
     "host": "host",
     "driver": "driver",
     "storage": "storage",

@@ -168,6 +168,10 @@ def test_a_phone_gets_one_page_that_runs_nothing(guarded: TestClient, engine: sa
         assert part in answer.text
     link = answer.text.partition('href="')[2].partition('"')[0]
     assert guarded.get(f"/{link}").status_code == 200
+    assert 'href="?reload=no"' in answer.text
+    quiet = guarded.get("/m?reload=no").text
+    assert 'http-equiv="refresh"' not in quiet and 'href="?reload=yes"' in quiet
+    assert guarded.get("/m?reload=often").status_code == 422
 
 
 def test_who_has_no_token_reads_a_sentence(guarded: TestClient) -> None:

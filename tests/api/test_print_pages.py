@@ -127,7 +127,7 @@ def test_the_week_tells_goodput_losses_and_incidents() -> None:
     for part in (
         "84.0 % of the GPU-hours that existed became training that counts. 2 interruptions of runs, 32 GPU-hours lost",
         "<td>2025-02-28</td><td>1,000</td>",
-        "<td>network fabric</td><td>1</td>",
+        "<td>network links and switches</td><td>1</td>",
         "<td>not explained</td>",
         "at least 90.0 %",
         "The newest 1 fatal and serious ones",

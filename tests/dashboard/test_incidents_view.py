@@ -109,7 +109,7 @@ def test_an_address_opens_the_incident_that_it_names(drawn: Opened, api: CannedA
     assert page.query_params["incident"] in ("i2", ["i2"])
     assert "on gpu-023" in seen(page)
     api.answers["print/incidents/i2"] = b"<html>"
-    assert [one.proto.label for one in page.get("download_button")] == ["Save to print"]
+    assert [one.proto.label for one in page.get("download_button")] == ["Save for a ticket"]
 
 
 def test_the_page_to_print_is_fetched_with_the_dashboards_own_power(api: CannedApi, connect: Any) -> None:

@@ -63,7 +63,7 @@ def test_interruptions_are_summed_by_cause() -> None:
     assert dict(zip(figure.data[0].y, figure.data[0].x, strict=True)) == {
         "moon": 1.0,
         "hardware": 2.0,
-        "network fabric": 2.0,
+        "network links and switches": 2.0,
     }
     assert ledger_charts.by_cause([], 16) is None
 

@@ -155,7 +155,7 @@ def test_the_node_page_follows_its_address(opened: Any) -> None:
     assert drawn.selectbox[0].value == "gpu-017"
     assert "gpu-017 is faulty; the chance of an unplanned outage is 83 % within 24 h" in seen(drawn)
     assert len(drawn.get("plotly_chart")) == 3
-    assert [next(iter(table.value.columns)) for table in drawn.dataframe] == ["device", "open", "began", "when"]
+    assert [next(iter(table.value.columns)) for table in drawn.dataframe] == ["device", "open", "open", "began", "when"]
 
 
 def test_another_node_can_be_chosen(opened: Any, api: Any) -> None:

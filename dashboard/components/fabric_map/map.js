@@ -50,7 +50,7 @@ function theme(given) {
   if (!given) return;
   const style = document.documentElement.style;
   dark = given.base === "dark";
-  style.setProperty("--back", given.backgroundColor); style.setProperty("--fore", given.textColor);
+  style.setProperty("--back", given.backgroundColor); style.setProperty("--page", given.backgroundColor); style.setProperty("--fore", given.textColor);
   style.setProperty("--soft", given.secondaryBackgroundColor); style.setProperty("--line", dark ? "#9aa0a8" : "#73777f");
   hatch = null;
 }

@@ -1,0 +1,282 @@
+"""The screen in a browser: what operators come for, that everybody can use it, and the phone.
+
+Twenty tasks, as somebody does them who has never seen the pages: each within three presses of the first page. What is
+asserted is what is in sight: texts of the page and cells of its tables. A picture of each task's end lies in the test's
+temporary folder. Then axe-core on every page. One server, one dashboard and one browser for all.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real.axe import axe_script, violations
+from real.chromium import CHROMIUM, Page, opened
+from real.programs import wait_for
+from real.visitor import Visitor
+from stopped_run import BLIND, FAULTY, LIKELY, Place, night
+
+from dashboard.app import PAGES
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="Debian's package chromium is not installed"),
+]
+MOST_PRESSES = 3
+FINGER_PX = 24  # WCAG 2.2, 2.5.8
+# What lies beside a screen, or makes the page wider than it.
+BESIDE = """[...document.querySelectorAll('body *')].filter(one => {
+  const box = one.getBoundingClientRect();
+  return box.left < 0 || box.right > innerWidth || document.documentElement.scrollWidth > innerWidth;
+}).map(one => one.outerHTML.slice(0, 200))"""
+FIRST = "Newest incidents"  # stands on the first page alone
+MAP = "document.querySelector('iframe[title*=fabric_map]').contentWindow.document"
+# Where the map's button is, by its frame's place on the page.
+OVERLAY = f"""(() => {{
+  const frame = document.querySelector('iframe[title*=fabric_map]').getBoundingClientRect();
+  const found = [...{MAP}.querySelectorAll('button')].find(one => one.innerText.trim() === 'Temperature');
+  const own = found.getBoundingClientRect();
+  return [frame.x + own.x + own.width / 2, frame.y + own.y + own.height / 2];
+}})()"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[Place]:
+    """The cluster at night."""
+    with night(tmp_path_factory.mktemp("night"), migrated_file) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def page(place: Place) -> Iterator[Page]:
+    """The browser, on the first page."""
+    with opened(place.dashboard, height_px=1000) as found:
+        yield found
+
+
+@pytest.fixture
+def visitor(page: Page, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Visitor]:
+    """Somebody on the first page, whose presses are counted from here."""
+    found = Visitor(page)
+    if FIRST not in found.text():
+        found.press("Cluster")
+    found.sees(FIRST, "served by")
+    found.presses = 0
+    yield found
+    found.screenshot(tmp_path / f"{request.node.name}.png")
+    assert found.presses <= MOST_PRESSES
+
+
+def test_which_device_stopped_the_run_and_what_that_cost(visitor: Visitor) -> None:
+    """Nothing has to be pressed for it."""
+    visitor.sees("GPU 5 of gpu-003 is the cause", "GPU has fallen off the bus", "Do: reboot the node")
+    visitor.sees("llm-70b was last stopped", "by GPU 5 of gpu-003 (hardware)", "GPU-hours were lost")
+
+
+def test_who_else_is_under_that_leaf(visitor: Visitor) -> None:
+    """On the page of the node, with the state of each."""
+    visitor.press(FAULTY)
+    visitor.sees(f"{FAULTY} is faulty", "Under the same leaf, leaf-01", "7 other nodes, 1 of them not well")
+    visitor.sees("gpu-008", "out of service", "gpu-001")
+
+
+def test_how_sure_the_cause_is_and_why(visitor: Visitor) -> None:
+    """On the page of the verdict."""
+    visitor.press("GPU 5 of gpu-003")
+    visitor.sees("Probability", "99 %", "For it", "was lost", "Nothing speaks against it.")
+
+
+def test_to_acknowledge_it(visitor: Visitor) -> None:
+    """On the first page."""
+    visitor.press("Acknowledge")
+    visitor.sees("You acknowledged it", "with loopback")
+
+
+def test_to_silence_it_and_to_lift_the_silence(visitor: Visitor) -> None:
+    """On the first page; until when stands there."""
+    visitor.press("Silence for 4 h")
+    visitor.sees("silent until")
+    visitor.press("Lift the silence")
+    visitor.sees_no("silent until")
+
+
+def test_which_node_is_next_and_why(visitor: Visitor) -> None:
+    """The first page has both; the node's page how much each sign adds."""
+    visitor.sees(LIKELY, "31 % risk in 24 h", "14 corrected memory errors in 24 h, none before")
+    visitor.press(LIKELY)
+    visitor.sees(f"{LIKELY} is at risk", "31 % within 24 h", "Risk over time")
+
+
+def test_how_many_gpu_hours_links_took_last_week(visitor: Visitor) -> None:
+    """Of all runs, by cause."""
+    visitor.press("Goodput")
+    visitor.sees("The whole cluster, the last 7 days", "Losses of all runs by cause")
+    cells = visitor.row("network links and switches")
+    assert float(cells[1]) > 50, "GPU-hours"
+
+
+def test_what_a_run_lost_and_to_what(visitor: Visitor) -> None:
+    """From the sentence of the first page to the run's ledger."""
+    visitor.press("What it lost")
+    visitor.sees("llm-70b did useful training in", "Where the time went", "Interruptions", "Work done twice", "GPU 5")
+
+
+def test_what_another_run_lost(visitor: Visitor) -> None:
+    """It is chosen by its name."""
+    visitor.press("Goodput")
+    visitor.press("Run, the newest first")
+    visitor.press("moe-8x22b")
+    visitor.sees("moe-8x22b did useful training in", "moe-8x22b was last stopped 3.0 d ago by port 1")
+
+
+def test_to_approve_a_drain(visitor: Visitor) -> None:
+    """What it does is said before it is done."""
+    visitor.press("Hints")
+    visitor.sees("1 hint waits for your approval.", "place no new work on it and let running work end")
+    visitor.press("Approve")
+    visitor.sees("It will be sent to the scheduler")
+    visitor.press("Yes, approve")
+    visitor.sees(f"Approved: drain {LIKELY}.")
+
+
+def test_to_undo_a_drain(visitor: Visitor) -> None:
+    """Of another node, which has been approved."""
+    visitor.press("Hints")
+    visitor.press("Undo")
+    visitor.sees("Undone: drain", "is ordered to release the node")
+
+
+def test_that_nothing_more_is_asked_of_schedulers(visitor: Visitor) -> None:
+    """In an emergency, and back."""
+    visitor.press("Hints")
+    visitor.press("Stop all new hints")
+    visitor.press("Resume hints")
+    visitor.sees("Stop all new hints")
+
+
+def test_whether_collection_itself_is_healthy(visitor: Visitor) -> None:
+    """Which sidecar is in trouble, with what, and what to do."""
+    visitor.press("Collection")
+    visitor.sees("Of 16 sidecars: 1 in trouble.", BLIND, "cannot read kmsg", "What to do")
+
+
+def test_the_raw_lines_of_the_incident(visitor: Visitor) -> None:
+    """As the kernel wrote them."""
+    visitor.press("Open its incident")
+    visitor.sees("Xid 79", FAULTY, "What was said", "NVRM: Xid (PCI:0000:0f:00): 79, pid=4711")
+
+
+def test_to_save_an_incident_for_a_repair_ticket(visitor: Visitor, tmp_path: Path) -> None:
+    """As a file."""
+    visitor.page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    visitor.press("Open its incident")
+    visitor.press("Save for a ticket")
+    wait_for("the file is there", lambda: any(tmp_path.glob("incident-*.html")), 30)
+    (file,) = tmp_path.glob("incident-*.html")
+    assert "GPU has fallen off the bus" in file.read_text()
+
+
+def test_to_note_something_about_it(visitor: Visitor) -> None:
+    """For whoever has the next shift."""
+    visitor.press("Open its incident")
+    visitor.press("Note")
+    visitor.types("cable of slot 5 reseated")
+    visitor.press("Add the note")
+    visitor.sees("Noted.", "cable of slot 5 reseated")
+
+
+def test_to_find_a_node_by_its_name(visitor: Visitor) -> None:
+    """The key / leads to the box."""
+    visitor.key("/")
+    visitor.types("gpu-011")
+    visitor.key("Enter")
+    visitor.press("gpu-011 · rack r01, leaf leaf-02")
+    visitor.sees("gpu-011 is well", "Under the same leaf, leaf-02")
+
+
+def test_what_was_in_the_last_hour(visitor: Visitor) -> None:
+    """A time range for all pages, in the address; and all times again."""
+    visitor.press("All times · UTC")
+    visitor.press("Last hour")
+    visitor.sees("From 20")
+    assert visitor.page.evaluate("new URLSearchParams(location.search).has('from')")
+    visitor.press("All times")
+    visitor.sees("All times · UTC")
+
+
+def test_how_hot_the_nodes_are(visitor: Visitor) -> None:
+    """On the map."""
+    wait_for("the map is painted", lambda: visitor.page.evaluate(f"{MAP}.body?.dataset.nodes") == "16", 30)
+    visitor.press_at(*visitor.page.evaluate(OVERLAY))
+    wait_for("the scale says degrees", lambda: "°C" in str(visitor.page.evaluate(f"{MAP}.body.innerText")), 30)
+
+
+def test_which_nodes_belong_into_repair(visitor: Visitor) -> None:
+    """None, and that is said."""
+    visitor.press("Repair")
+    visitor.sees("No node of 16 needs repair")
+
+
+def test_that_the_incident_is_over(visitor: Visitor) -> None:
+    """Last of all: the others have looked at it."""
+    visitor.press("Open its incident")
+    visitor.sees("What was said")  # the first page has a button of that name, too
+    visitor.press("Close")
+    visitor.sees("closed, with loopback", "Open again")
+
+
+# What axe-core finds and we leave, each with its reason.
+LEFT = {
+    ("m", "meta-refresh"): "a page without scripts cannot load again otherwise; a link on it stops that",
+}
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """Its script."""
+    return axe_script()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_everybody_can_use_every_page(page: Page, axe: str, name: str) -> None:
+    """No rule of WCAG's levels A and AA is broken."""
+    visitor = Visitor(page)
+    visitor.press(name.capitalize())
+    wait_for(
+        "it is that page", lambda: page.evaluate("location.pathname") == ("/" if name == "cluster" else f"/{name}")
+    )
+    visitor.sees("As of", "served by")
+    assert violations(page, axe) == []
+
+
+def test_in_the_dark_everything_can_be_read(page: Page, place: Place, axe: str) -> None:
+    """Of the page with the most colours."""
+    visitor = Visitor(page)
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.call("Page.navigate", url=place.dashboard)
+    visitor.sees(FIRST, "served by")
+    assert violations(page, axe) == []
+
+
+def test_everybody_can_use_the_served_pages(page: Page, place: Place, axe: str) -> None:
+    """The phone's, and those to print."""
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    for name, text in (("m", "Act now"), ("api/v1/print/week", "GPU-hours")):
+        page.call("Page.navigate", url=f"{place.api}/{name}")
+        Visitor(page).sees(text)
+        assert [one for one in violations(page, axe) if (name, one[0]) not in LEFT] == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_of_360_pixels_shows_it_all(page: Page, place: Place, tmp_path: Path, dark: bool) -> None:
+    """Nothing lies beside the screen, and a finger hits each link."""
+    page.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    page.call("Emulation.setEmulatedMedia", features=[scheme])
+    page.call("Page.navigate", url=f"{place.api}/m")
+    visitor = Visitor(page)
+    visitor.sees("Act now", FAULTY)
+    visitor.screenshot(tmp_path / "phone.png")
+    assert page.evaluate("innerWidth") == 360
+    assert page.evaluate(BESIDE) == []
+    sizes = page.evaluate("[...document.querySelectorAll('a')].map(e => e.getBoundingClientRect().toJSON())")
+    assert sizes and all(min(one["width"], one["height"]) >= FINGER_PX for one in sizes)
