@@ -114,6 +114,19 @@ def test_whoever_looks_later_which_port_is_down_names_the_cable_of_a_single_noti
     assert names([*lost, notice(120, "spine01"), notice(120.001, "leaf02")], 130) == []
 
 
+def test_the_manager_s_list_of_links_names_the_cable_of_a_single_notice_and_knows_when_it_is_back() -> None:
+    """It is written after the sweep that the notice began: it may be read when all is well again, and never alone."""
+    spine = Device(type="port", uuid=f"0x{177:016x}", port=2)
+    down, up = (told(second, f"link_{word}", spine, "fabric") for second, word in ((0.2, "down"), (20.2, "up")))
+    lost, back = [notice(0, "spine01"), down], [notice(20, "spine01"), notice(20.001, "leaf02")]
+    assert names(lost) == [("link_down", "leaf02/31")]
+    assert names([*lost, *back]) == names([*lost, *back, up]) == names([down, up]) == []
+    # Both ends are heard, and the link is up again before the list lacks it.
+    both = [notice(0, "spine01"), notice(0.001, "leaf02"), notice(0.1, "spine01"), notice(0.101, "leaf02")]
+    assert names([*both, down]) == [("link_down", "leaf02/31")]
+    assert names([*both, down, told(0.4, "link_up", spine, "fabric")]) == []
+
+
 def test_a_switch_that_vanishes_takes_the_notices_of_its_neighbours_with_it() -> None:
     """And all is over once it is found."""
     spine = Device(type="switch", uuid=f"0x{178:016x}")
