@@ -1,4 +1,4 @@
-"""Real jobs over gloo with a slow rank, none, or only slow ones: is it named with its node within a minute, and no other?
+"""Real jobs over gloo with a slow rank, none, or only slow ones: is it named within a minute with its node, and alone?
 
 SLOW_JOBS=60 SLOW_SEED=1 python -m benchmarks slow-ranks
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.result import Result, quantile
-from store.statistics import wilson
+from schedulers.lifecycle.hindsight import wilson
 
 if TYPE_CHECKING:
     from real.slow_watch import SlowJudgement

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
-from parsers.topology.subnet_list import ListedLink, hexadecimal, listed_trunks
+from parsers.topology.subnet_list import SubnetLink, hexadecimal, listed_trunks
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
 
@@ -40,15 +40,15 @@ _Stamp = tuple[int, int, int]
 class SubnetLinks:
     """The links between switches in one list, the switches, and whether every link has both its lines."""
 
-    links: Mapping[_Key, ListedLink]
+    links: Mapping[_Key, SubnetLink]
     switches: frozenset[int]
     is_whole: bool
     lines: int
 
     @classmethod
-    def of(cls, found: Iterable[ListedLink]) -> "SubnetLinks":
+    def of(cls, found: Iterable[SubnetLink]) -> "SubnetLinks":
         """The list of these lines."""
-        links: dict[_Key, ListedLink] = {}
+        links: dict[_Key, SubnetLink] = {}
         lone: set[_Key] = set()  # those that were met once
         lines = 0
         for link in found:
@@ -58,11 +58,11 @@ class SubnetLinks:
             lone ^= {key}
         return cls(links, frozenset(guid for key in links for guid, _port in key), not lone, lines)
 
-    def ends(self) -> dict[_End, ListedLink]:
+    def ends(self) -> dict[_End, SubnetLink]:
         """The link of each port."""
         return {end: link for key, link in self.links.items() for end in key}
 
-    def lost_since(self, before: "SubnetLinks") -> tuple[dict[_Key, ListedLink], dict[_Key, ListedLink]]:
+    def lost_since(self, before: "SubnetLinks") -> tuple[dict[_Key, SubnetLink], dict[_Key, SubnetLink]]:
         """The links of an earlier list that are gone, and those away with a switch; none whose port is cabled anew."""
         gone = {key: link for key, link in before.links.items() if key not in self.links}
         cabled = self.ends() if gone else {}
@@ -154,12 +154,12 @@ class SubnetCollector:
         return CollectorTurn(events=tuple(events), position=position, lines=found.lines)
 
 
-def _key(link: ListedLink) -> _Key:
+def _key(link: SubnetLink) -> _Key:
     near, far = sorted((end.guid, end.port) for end in link)
     return near, far
 
 
-def _event(kind: str, link: ListedLink, now: datetime) -> Event:
+def _event(kind: str, link: SubnetLink, now: datetime) -> Event:
     """What became of a link, at one of its ends."""
     near, far = link
     attributes: dict[str, Attribute] = {"lid": near.lid, "peer": far.name, "peer_port": far.port}

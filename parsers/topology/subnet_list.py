@@ -3,7 +3,7 @@
     { SW Ports:28 SystemGUID:b83fd20300100000 NodeGUID:b83fd20300100000 PortGUID:b83fd20300100000 VenID:000000
       DevID:0000 Rev:000000A1 {MF0;leaf01:MQM8700/U1} LID:0002 PN:21 } { SW Ports:28 ... {MF0;spine01:MQM8700/U1}
       LID:0006 PN:01 } PHY=4x LOG=ACT SPD=50                                                         (one line)
-    -> ListedLink(near=ListedEnd("SW", 40, 0xb83fd20300100000, ..., port=33), far=ListedEnd("SW", ..., port=1))
+    -> SubnetLink(near=SubnetEnd("SW", 40, 0xb83fd20300100000, ..., port=33), far=SubnetEnd("SW", ..., port=1))
 
 Written at every level of the log, into `dump_files_dir` (`/var/log`). A link has a line at each of its ends; one that
 the sweep did not find has none. Ports, LIDs and the count of ports are hexadecimal (dump_topology_node in opensm's
@@ -27,7 +27,7 @@ _ROW = re.compile(_END + " " + _END + r" PHY=\S{1,8} LOG=([A-Z]{3})\b")
 _DOWN = "DWN"
 
 
-class ListedEnd(NamedTuple):
+class SubnetEnd(NamedTuple):
     """One end of a link. `type` is SW, CA (an adapter) or Rt, `ports` how many its node has."""
 
     type: str
@@ -39,23 +39,23 @@ class ListedEnd(NamedTuple):
     port: int
 
 
-class ListedLink(NamedTuple):
+class SubnetLink(NamedTuple):
     """A link as one of its ends has it."""
 
-    near: ListedEnd
-    far: ListedEnd
+    near: SubnetEnd
+    far: SubnetEnd
 
 
-def listed_links(lines: Iterable[str]) -> Iterator[ListedLink]:
+def listed_links(lines: Iterable[str]) -> Iterator[SubnetLink]:
     """Each link that is up, at each of its ends; a line of another form says nothing."""
     for line in lines:
         match = _ROW.match(line)
         if match is not None and match[15] != _DOWN:
             found = match.groups()
-            yield ListedLink(_end(found[:7]), _end(found[7:14]))
+            yield SubnetLink(_end(found[:7]), _end(found[7:14]))
 
 
-def listed_trunks(lines: Iterable[str]) -> Iterator[ListedLink]:
+def listed_trunks(lines: Iterable[str]) -> Iterator[SubnetLink]:
     """The same of links between two switches: few lines of many, and only these are read whole."""
     between = (line for line in lines if line.startswith("{ SW") and "} { SW" in line)
     return (link for link in listed_links(between) if link.near.type == link.far.type == "SW")
@@ -87,6 +87,6 @@ def hexadecimal(guid: int) -> str:
     return f"0x{guid:016x}"
 
 
-def _end(found: tuple[str, ...]) -> ListedEnd:
+def _end(found: tuple[str, ...]) -> SubnetEnd:
     kind, ports, guid, port_guid, name, lid, port = found
-    return ListedEnd(kind, int(ports, 16), int(guid, 16), int(port_guid, 16), name, int(lid, 16), int(port, 16))
+    return SubnetEnd(kind, int(ports, 16), int(guid, 16), int(port_guid, 16), name, int(lid, 16), int(port, 16))
