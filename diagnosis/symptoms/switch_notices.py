@@ -250,6 +250,7 @@ class _Reading:
         self._notices: dict[Place, list[datetime]] = defaultdict(list)
         self._events: dict[tuple[Place, datetime], str] = {}
         self._pairs: dict[Place, dict[datetime, Place]] = defaultdict(dict)
+        self._falls: list[_Said] = []  # notices that a link's own loss explains
 
     def read(self, changes: Sequence[_Change]) -> _States:
         """The state of every cable, and of every switch with a notice that nothing explains, after the changes."""
@@ -310,7 +311,7 @@ class _Reading:
 
     def _told(self, changes: Sequence[_Change]) -> _States:
         """Go through what the changes say of links, in order."""
-        said: list[_Said] = []
+        said: list[_Said] = list(self._falls)
         for switch, at, far, far_at in list(self._paired(_SAME)):
             self._notices[switch].remove(at)
             self._notices[far].remove(far_at)
@@ -355,7 +356,9 @@ class _Reading:
         spoke = self._awaited(place, time) if place.kind == "port" and word in ("toggle", "down") else None
         if spoke is not None:
             # It went with one switch's word, which is of this cable after all.
-            state.fall(self._states.pop(spoke).last, event)
+            word_of_one = self._states.pop(spoke)
+            for ident in word_of_one.events or [event]:
+                state.fall(word_of_one.last, ident)
         if spoke is not None and word == "toggle":
             state.rise(time)  # and comes back with both
         else:
@@ -442,12 +445,19 @@ class _Reading:
             if both:
                 self._notices[ends[0]].remove(at)
                 self._notices[ends[1]].remove(both[-1])
+                self._note_fall(change, ends[0], at)
                 return
         for switch, free in zip(ends, (near, far), strict=True):
             alone = [at for at in free if at not in self._pairs[switch] and at >= change.time - _SAME]
             if alone:
                 self._notices[switch].remove(alone[-1])
+                self._note_fall(change, switch, alone[-1])
                 return
+
+    def _note_fall(self, change: _Change, switch: Place, at: datetime) -> None:
+        """A notice of a link that is down is its first sign: a verdict that rested on the notice is this link's."""
+        if change.word == "down":
+            self._falls.append((at, "down", link_place(change.place, self._trunks.graph), self._events[switch, at]))
 
     def _free(self, switch: Place, far: Place, time: datetime) -> list[datetime]:
         """The notices of a switch before a moment that are not those of a cable to another than `far`."""

@@ -119,7 +119,12 @@ def test_the_manager_s_list_of_links_names_the_cable_of_a_single_notice_and_know
     spine = Device(type="port", uuid=f"0x{177:016x}", port=2)
     down, up = (told(second, f"link_{word}", spine, "fabric") for second, word in ((0.2, "down"), (20.2, "up")))
     lost, back = [notice(0, "spine01"), down], [notice(20, "spine01"), notice(20.001, "leaf02")]
-    assert names(lost) == [("link_down", "leaf02/31")]
+    (found,) = seen(lost)
+    assert (found.kind, found.place.name, found.first) == ("link_down", "leaf02/31", T0)
+    # A verdict that rested on the notice is taken in by the one of the cable.
+    assert set(found.events) == {one.id for one in lost}
+    (later,) = seen([notice(0, "spine01"), told(5, "link_down", spine, "fabric")])
+    assert len(later.events) == 2
     assert names([*lost, *back]) == names([*lost, *back, up]) == names([down, up]) == []
     # Both ends are heard, and the link is up again before the list lacks it.
     both = [notice(0, "spine01"), notice(0.001, "leaf02"), notice(0.1, "spine01"), notice(0.101, "leaf02")]
