@@ -33,6 +33,7 @@ from benchmarks import (  # noqa: E402
     reads,
     scan,
     sidecar,
+    slow_ranks,
     start,
     storm_verdicts,
 )  # fmt: skip
@@ -58,6 +59,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "storm-verdicts": (storm_verdicts.WHAT, storm_verdicts.BUDGET, storm_verdicts.measure),
     "graph": (graph.WHAT, graph.BUDGET, graph.measure),
     "diagnosis": (diagnosis.WHAT, diagnosis.BUDGET, diagnosis.measure),
+    "slow-ranks": (slow_ranks.WHAT, slow_ranks.BUDGET, slow_ranks.measure),
     "start": (start.WHAT, start.BUDGET, start.measure),
 }
 PAGE = ROOT / "docs/benchmarks.md"

@@ -2,7 +2,8 @@
 
 Logs of 100 faults each are played side by side on simulated fabrics of 16 leafs, 8 spines and 64 hosts with 8 rails,
 ten of each kind, with five quiet seconds before each fault: opensm ignores a switch whose traps come faster. Each log
-is read as a tail reads it: all of it by one search, and each fault by a search that knows nothing of those before.
+is read as a tail reads it: all of it by one search, and each fault by a search that knows nothing of those before; by
+the log alone, and with what the source `subnet` says of the manager's list of links.
 """
 
 import os
@@ -23,18 +24,19 @@ BUDGET = ">= 97 % first, each kind >= 95 %, <= 2 % wrong at >= 0.9, within 2 s"
 # Logs, and faults of each kind in one; 10 and 10 are a hundred of each kind.
 LOGS = int(os.environ.get("RAIL_LOGS", "10"))
 EACH = int(os.environ.get("RAIL_EACH", "10"))
+FIRST = int(os.environ.get("RAIL_FIRST", "1"))  # the first log's seed
 _MOST_S, _FIRST, _FIRST_OF_KIND, _WRONG = 2.0, 0.97, 0.95, 0.02
 
 
 def measure(folder: Path) -> Iterator[Result]:
-    """Two rows: every fault in one continuous log, and each alone."""
+    """Four rows: every fault in one continuous log, and each alone; with the list of links, and without it."""
     with ThreadPoolExecutor(LOGS) as pool:
-        found = list(pool.map(lambda number: _log(folder / str(number), number), range(1, LOGS + 1)))
-    for name, place in (("in one log", 0), ("each alone", 1)):
-        yield _result(name, [judgement for log in found for judgement in log[place]])
+        found = list(pool.map(lambda number: _log(folder / str(number), number), range(FIRST, FIRST + LOGS)))
+    for name in found[0]:
+        yield _result(name, [judgement for log in found for judgement in log[name]])
 
 
-def _log(folder: Path, seed: int) -> tuple[list["Judgement"], list["Judgement"]]:
+def _log(folder: Path, seed: int) -> dict[str, list["Judgement"]]:
     # The starters stand with the tests, on the path by now.
     from real.fabric_acts import KINDS, QUIET_S, drawn, play
     from real.fabric_plan import Rails, rail_plan
@@ -48,7 +50,11 @@ def _log(folder: Path, seed: int) -> tuple[list["Judgement"], list["Judgement"]]
         chance = random.Random(seed)  # noqa: S311  # a draw, no secret
         acts = list(play(sim, drawn(plan, KINDS, EACH, chance), QUIET_S))
     text = sim.log.read_bytes()
-    return judge_log(text, acts, topology, alone=False), judge_log(text, acts, topology, alone=True)
+    return {
+        f"{name}, {by}": judge_log(text, acts, topology, alone=alone, with_list=with_list)
+        for by, with_list in (("log and list of links", True), ("log alone", False))
+        for name, alone in (("in one log", False), ("each alone", True))
+    }
 
 
 def _result(name: str, judgements: list["Judgement"]) -> Result:

@@ -28,6 +28,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "infiniband": Scheme("infiniband", "InfinibandCollector", "infiniband[:DIR]"),
     "scrape": Scheme("scrape", "ScrapeCollector", "scrape:URL"),
     "nvml": Scheme("nvml", "NvmlCollector", "nvml"),
+    "subnet": Scheme("subnet", "SubnetCollector", "subnet[:PATH]"),
     "rings": Scheme("rings", "RingsCollector", "rings[:DIR]"),
     "nvrx": Scheme("nvrx", "CycleFilesCollector", "nvrx:DIR"),
     "checkpoints": Scheme("checkpoints", "CheckpointsCollector", "checkpoints:DIR"),

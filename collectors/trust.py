@@ -45,6 +45,7 @@ _SOURCES: dict[str, tuple[Trust, str]] = {
     "kmsg": ("kernel", "the kernel's own ring: only root can write to it"),
     "journal": ("kernel", "the journal's records of the kernel, and of root's daemons: checked one by one"),
     "infiniband": ("system", "the kernel's counters"),
+    "subnet": ("system", "the subnet manager's own list"),
     "scrape": ("system", "an exporter of the operator's"),
     "nvml": ("system", "the driver's library"),
     "rings": ("system", "the driver's library, and the kernel's counters"),

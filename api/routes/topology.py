@@ -53,7 +53,7 @@ from wire.nodes import TopologyJson
 router = APIRouter(prefix=PREFIX, tags=["cluster"])
 
 TopologyForm = Literal[
-    "json", "ibnetdiscover", "iblinkinfo", "ufm", "lldp", "slurm", "slurm_yaml", "kubernetes", "nodes"
+    "json", "ibnetdiscover", "iblinkinfo", "opensm", "ufm", "lldp", "slurm", "slurm_yaml", "kubernetes", "nodes"
 ]
 _EXAMPLE = {"switch": "leaf04", "port": 12, "peer": "gpu-017", "peer_port": 1, "peer_type": "hca", "hca": "mlx5_3"}
 _MOST_PORT = 2**31 - 1

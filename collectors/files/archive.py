@@ -6,6 +6,7 @@
     fabric/iblinkinfo.txt   fabric/topology.conf (.yaml)    fabric/lldp/NODE.json   fabric/ufm_links.json
     fabric/ufm.log          nvrx/cycle_info.*         checkpoints/RUN.txt     squeue.txt   kubernetes/*.json
     flight/RUN/nccl_trace_rank_N                      stacks/RUN/*            ncclras/RUN.txt
+    fabric/opensm-subnet.lst
 
     parts = find_parts(Path("archive"))
     for part in parts:
@@ -113,7 +114,12 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "topology": (
         (
             *_logs("fabric/ibnetdiscover.txt", "fabric/iblinkinfo.txt", "fabric/ufm_links.json"),
-            *_logs("fabric/topology.conf", "fabric/topology.yaml", "fabric/kubernetes_nodes.json"),
+            *_logs(
+                "fabric/opensm-subnet.lst",
+                "fabric/topology.conf",
+                "fabric/topology.yaml",
+                "fabric/kubernetes_nodes.json",
+            ),
             *("fabric/lldp/*.json", "fabric/lldp/*.txt", "fabric/lldp/*.log"),
         ),
         None,
@@ -148,6 +154,7 @@ _DATED = frozenset({"outages", "jobs", "kernel", "training", "ufm"})
 _TOPOLOGY_SOURCES = {
     "ibnetdiscover": "ibnetdiscover",
     "iblinkinfo": "iblinkinfo",
+    "opensm-subnet": "opensm",
     "ufm_links": "ufm",
     "topology.conf": "slurm",
     "topology.yaml": "slurm_yaml",

@@ -3,6 +3,9 @@
 In synchronous training every rank's step lasts the same: the slowest rank's. What differs is how long a rank works
 before it waits in a collective, and that the training hook measures (`work_ms`). A rank is slow whose work stands far
 above the median of the others, on a scale of the median absolute deviation, in two looks one after another.
+
+A rank's work is the median of what it told last: nodes tell of different seconds, and on a busy machine one report of
+all ranks of a node lies a third above the next.
 """
 
 from collections.abc import Mapping
@@ -18,15 +21,18 @@ _RATIO = 1.2
 _FAR = 6.0
 # Looks in which it stands out, one after another.
 _LOOKS = 2
+# A rank's newest reports, of which the median counts. A node sends so many after each change.
+_REPORTS = 3
 # Milliseconds a step: what is less is the clock's.
 _LEAST_MS = 2.0
 
 
 @dataclass(slots=True)
 class RankWork:
-    """The newest measure of each rank of a run, and how often it stood out one after another."""
+    """What each rank of a run told last, and how often it stood out one after another."""
 
-    work_ms: dict[int, float] = field(default_factory=dict)
+    work_ms: dict[int, float] = field(default_factory=dict)  # the median of its newest reports
+    reports: dict[int, tuple[float, ...]] = field(default_factory=dict)
     times: dict[int, datetime] = field(default_factory=dict)
     looks: dict[int, int] = field(default_factory=dict)
     since: dict[int, datetime] = field(default_factory=dict)
@@ -34,10 +40,11 @@ class RankWork:
     changed: int = 0  # measures since the limit was computed
 
     def take(self, measured: Mapping[int, float], time: datetime) -> None:
-        """One node's measures; what stands out is judged by the newest of all ranks."""
+        """One node's measures; what stands out is judged by what all ranks told last."""
         for rank, work in measured.items():
             if self.times.get(rank, time) <= time:
-                self.work_ms[rank], self.times[rank] = work, time
+                self.reports[rank] = (*self.reports.get(rank, ())[1 - _REPORTS :], work)
+                self.work_ms[rank], self.times[rank] = median(self.reports[rank]), time
                 self.changed += 1
         limit = self._limit()
         if limit is None:

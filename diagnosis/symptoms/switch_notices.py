@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from diagnosis.graph.device_graph import DeviceGraph
@@ -32,6 +33,8 @@ from store.records.event import Event
 
 # A sweep tells what vanished some time after the notice: longer in large fabrics, or where traps are ignored.
 _SWEEP = timedelta(seconds=12)
+# Several ports of one switch that a sweep finds gone at once: it took as long as their notices lasted.
+_LONG_SWEEP = timedelta(minutes=1)
 _BEFORE_NOTICE = timedelta(milliseconds=100)
 # Both ends of a cable see it at once; the two traps take their own ways.
 _SAME = timedelta(seconds=1)
@@ -247,6 +250,7 @@ class _Reading:
         self._notices: dict[Place, list[datetime]] = defaultdict(list)
         self._events: dict[tuple[Place, datetime], str] = {}
         self._pairs: dict[Place, dict[datetime, Place]] = defaultdict(dict)
+        self._falls: list[_Said] = []  # notices that a link's own loss explains
 
     def read(self, changes: Sequence[_Change]) -> _States:
         """The state of every cable, and of every switch with a notice that nothing explains, after the changes."""
@@ -286,6 +290,7 @@ class _Reading:
         twice: set[Place] = set()
         said: dict[tuple[Place, str], datetime] = {}
         named = [change for change in changes if change.word != "notice"]
+        together = self._gone_together(named)
         for change in sorted(named, key=lambda one: one.time - (_BURST if one.place.kind == "switch" else _NOTHING)):
             if change.place.kind == "switch":
                 self._explain_switch(change)
@@ -296,7 +301,7 @@ class _Reading:
                     self._explain_link(change)
                 said[link] = change.time
             else:
-                self._explain_end(change)
+                self._explain_end(change, _LONG_SWEEP if change in together else _SWEEP)
                 if change.word == "found" and change.place in twice:
                     # The manager never knew it by the other's GUID: that it was pulled, its switch alone told.
                     self._explain_end(change)
@@ -306,7 +311,7 @@ class _Reading:
 
     def _told(self, changes: Sequence[_Change]) -> _States:
         """Go through what the changes say of links, in order."""
-        said: list[_Said] = []
+        said: list[_Said] = list(self._falls)
         for switch, at, far, far_at in list(self._paired(_SAME)):
             self._notices[switch].remove(at)
             self._notices[far].remove(far_at)
@@ -321,7 +326,7 @@ class _Reading:
                 said.append((change.time, change.word, link_place(change.place, self._trunks.graph), change.event))
             elif change.word == "found" and change.place.kind == "switch":
                 cables = [cable for ends in self._trunks.of(change.place).values() for cable in ends]
-                said += [(change.time, "up", cable, change.event) for cable in cables if cable in self._states]
+                said += [(change.time, "up", cable, change.event) for cable in cables]
             elif change.word == "found":
                 said.append((change.time, "up", change.place, change.event))
         for time, word, place, event in sorted(said):
@@ -351,7 +356,9 @@ class _Reading:
         spoke = self._awaited(place, time) if place.kind == "port" and word in ("toggle", "down") else None
         if spoke is not None:
             # It went with one switch's word, which is of this cable after all.
-            state.fall(self._states.pop(spoke).last, event)
+            word_of_one = self._states.pop(spoke)
+            for ident in word_of_one.events or [event]:
+                state.fall(word_of_one.last, ident)
         if spoke is not None and word == "toggle":
             state.rise(time)  # and comes back with both
         else:
@@ -412,10 +419,20 @@ class _Reading:
         last = max(told, default=None)
         return None if last is None else min(at for at in told if last - at <= _SAME)
 
-    def _explain_end(self, change: _Change) -> None:
+    def _gone_together(self, named: Iterable[_Change]) -> set[_Change]:
+        """The adapters that vanish at one moment with others of their switch."""
+        by_switch: dict[Place, list[_Change]] = defaultdict(list)
+        for change in named:
+            if change.word == "gone" and change.place.kind == "nic":
+                for switch in self._trunks.ends(change.place):
+                    by_switch[switch].append(change)
+        pairs = (pair for lost in by_switch.values() for pair in pairwise(sorted(lost)))
+        return {one for first, then in pairs if then.time - first.time <= _SAME for one in (first, then)}
+
+    def _explain_end(self, change: _Change, sweep: timedelta = _SWEEP) -> None:
         """An adapter that vanishes or returns: one notice of its switch was of that."""
         for switch in self._trunks.ends(change.place):
-            self._spend(switch, change.time + _BEFORE_NOTICE, self._pairs[switch], change.time - _SWEEP)
+            self._spend(switch, change.time + _BEFORE_NOTICE, self._pairs[switch], change.time - sweep)
 
     def _explain_link(self, change: _Change) -> None:
         """What both ends of a cable told at one moment was of that; else what one of them told alone."""
@@ -428,12 +445,19 @@ class _Reading:
             if both:
                 self._notices[ends[0]].remove(at)
                 self._notices[ends[1]].remove(both[-1])
+                self._note_fall(change, ends[0], at)
                 return
         for switch, free in zip(ends, (near, far), strict=True):
             alone = [at for at in free if at not in self._pairs[switch] and at >= change.time - _SAME]
             if alone:
                 self._notices[switch].remove(alone[-1])
+                self._note_fall(change, switch, alone[-1])
                 return
+
+    def _note_fall(self, change: _Change, switch: Place, at: datetime) -> None:
+        """A notice of a link that is down is its first sign: a verdict that rested on the notice is this link's."""
+        if change.word == "down":
+            self._falls.append((at, "down", link_place(change.place, self._trunks.graph), self._events[switch, at]))
 
     def _free(self, switch: Place, far: Place, time: datetime) -> list[datetime]:
         """The notices of a switch before a moment that are not those of a cable to another than `far`."""

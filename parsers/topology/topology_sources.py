@@ -11,6 +11,7 @@ from parsers.text.parser import OnError, ParseError
 from parsers.text.table import nodes
 from parsers.topology.lldp import lldp_links
 from parsers.topology.scheduler_topology import MOST_GROUPS, kubernetes_groups, slurm_groups, slurm_yaml_groups
+from parsers.topology.subnet_list import links as subnet_links
 from parsers.topology.ufm_links import ufm_links
 from store.records.node import DeviceName, FabricLink, NodeGroup, TopologyReport
 
@@ -23,6 +24,10 @@ def _ibnetdiscover(text: str, _node: str | None, on_error: OnError | None) -> To
 
 def _iblinkinfo(text: str, _node: str | None, _on_error: OnError | None) -> TopologyReport:
     return TopologyReport(tuple(iblinkinfo.links(text.splitlines())))
+
+
+def _opensm(text: str, _node: str | None, _on_error: OnError | None) -> TopologyReport:
+    return TopologyReport(tuple(subnet_links(text.splitlines())))
 
 
 def _ufm(text: str, _node: str | None, _on_error: OnError | None) -> TopologyReport:
@@ -68,6 +73,7 @@ def _bounded(groups: tuple[NodeGroup, ...]) -> tuple[NodeGroup, ...]:
 SOURCES: Mapping[str, _Reader] = {
     "ibnetdiscover": _ibnetdiscover,
     "iblinkinfo": _iblinkinfo,
+    "opensm": _opensm,
     "ufm": _ufm,
     "lldp": _lldp,
     "slurm": _slurm,

@@ -30,6 +30,7 @@ def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("journal", "kernel"),
         ("journal:/host/var/log/journal", "kernel"),
         ("infiniband", "system"),
+        ("subnet:/opt/ufm/files/log/opensm-subnet.lst", "system"),
         ("nvml", "system"),
         ("scrape:http://127.0.0.1:9400/metrics", "system"),
         ("prometheus:http://127.0.0.1:9090", "system"),

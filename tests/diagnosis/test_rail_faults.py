@@ -26,8 +26,11 @@ def test_every_kind_of_fault_is_named_first_alone_and_after_the_others(tmp_path:
         log = sim.log.read_bytes()
     alone = judge_log(log, acts, topology, alone=True)
     together = judge_log(log, acts, topology, alone=False)
+    listed = [judge_log(log, acts, topology, alone=alone, with_list=True) for alone in (True, False)]
     assert _wrong(alone) == ""
     assert _wrong(together) == "", [f"{act.kind} {act.target}" for act in acts]
+    # With the manager's list of links the cable itself is named, where one end alone was heard, too.
+    assert [[one for one in found if not one.right] for found in listed] == [[], []]
     assert [one.answers for one in (*alone, *together) if one.is_wrong_and_sure()] == []
 
 

@@ -5,7 +5,8 @@
             act.lines(sim.log)        # what the subnet manager wrote from the fault on until it was at rest
 
 The truth names every place that is the same fault: a cable, and the port or adapter at either end of it, which no log
-tells apart. An act ends cured; a flap is cured already when its lines end.
+tells apart. An act ends cured; a flap is cured already when its lines end. Beside the log stands what the source
+`subnet` tells of the manager's list of links.
 """
 
 import random
@@ -18,6 +19,10 @@ from pathlib import Path
 from real.fabric_plan import Cable, FabricPlan
 from real.opensm import Fabric
 from real.programs import wait_for
+
+from collectors.collector import SourceSettings
+from collectors.sources.subnet import SubnetCollector
+from store.records.event import Event
 
 KINDS = (
     "cable",
@@ -49,12 +54,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What was done. `accepted` names its places; `offsets` in the log: at its start, at rest, cured."""
+    """What was done. `accepted` names its places; `offsets` in the log: at its start, at rest, cured.
+
+    `listed` is what the source `subnet` told: at rest, and when it was cured.
+    """
 
     kind: str
     target: str
     accepted: tuple[str, ...]
     offsets: tuple[int, int, int]
+    listed: tuple[tuple[Event, ...], tuple[Event, ...]] = ((), ())
 
     def lines(self, log: Path) -> list[str]:
         """What the manager wrote of it, until it was at rest."""
@@ -96,14 +105,23 @@ def play(sim: Fabric, plans: Iterable[Plan], pause_s: float = 0.0) -> Iterator[A
     Args:
         pause_s: before each act. From QUIET_S on the manager hears every trap; with none, it is deaf to some.
     """
+    source = SubnetCollector(str(sim.links), SourceSettings(node="manager", interval_s=0.01))
+    source.open(None)
+    _read(source)
     for plan in plans:
         time.sleep(pause_s)
         begin = _size(sim)
         _break(sim, plan)
-        rest = _size(sim)
+        rest, broken = _size(sim), _read(source)
         _cure(sim, plan)
+        listed = broken, _read(source)
         accepted = [plan.target] if plan.cable is None else [plan.cable.name(), *plan.cable.ends()]
-        yield Act(plan.kind, plan.target, tuple(accepted), (begin, rest, _size(sim)))
+        yield Act(plan.kind, plan.target, tuple(accepted), (begin, rest, _size(sim)), listed)
+
+
+def _read(source: SubnetCollector) -> tuple[Event, ...]:
+    """What the list of a manager at rest says that it did not say before: seen, seen again, read."""
+    return tuple(event for _ in range(3) for event in source.collect(1.0).events)
 
 
 def _break(sim: Fabric, plan: Plan) -> None:

@@ -2,12 +2,14 @@
 
     python gloo_train.py FOLDER WORLD TIMEOUT_S DUMP_S      PyTorch is loaded once; the ranks' process ids: FOLDER/pids
 
-`FOLDER/slow` names a rank and how much longer it works (`3 1.5`), and may change. A rank whose step lasts DUMP_S
+`FOLDER/slow` says who works how much longer, and may change: `3 1.5 0` rank 3, `all 2 0` every rank, `none 1 0.2` each
+rank's steps by chance (the spread of the logarithm). A rank whose step lasts DUMP_S
 seconds writes its flight recorder's dump to FOLDER/dumps, as NCCL's watchdog does while the rank still waits: gloo
 itself writes none, and after a failure its dump calls the failed collective completed.
 """
 
 import os
+import random
 import sys
 import threading
 import time
@@ -21,12 +23,13 @@ from foreshock_hook import TrainingHook
 
 
 def slowness(folder: Path, rank: int) -> float:
-    """How much longer this rank works."""
+    """How much longer this rank works at this step."""
     try:
-        words = (folder / "slow").read_text().split()
-    except OSError:
+        who, factor, spread = (folder / "slow").read_text().split()
+    except (OSError, ValueError):
         return 1.0
-    return float(words[1]) if len(words) == 2 and words[0] == str(rank) else 1.0
+    by_chance = random.lognormvariate(0.0, float(spread))  # of each process's own seed
+    return by_chance * (float(factor) if who in (str(rank), "all") else 1.0)
 
 
 class Watchdog:

@@ -60,6 +60,11 @@ class Fabric:
         """The log that opensm writes. Its INFO lines are flushed when it ends."""
         return self.folder / "opensm.log"
 
+    @property
+    def links(self) -> Path:
+        """The list of links that opensm writes at each heavy sweep."""
+        return self.folder / "opensm.cache/opensm-subnet.lst"
+
     def unlink(self, name: str, port: int | None = None) -> None:
         """Pull a host's cable, one of a switch's cables, or with no port all of a switch's."""
         self._act("Unlink", name, port)

@@ -44,13 +44,14 @@ class LogTail:
         self._line = 0
         self._last: datetime | None = None
 
-    def take(self, lines: Iterable[str]) -> list[Event]:
-        """Read further lines to a moment at which the log is quiet."""
+    def take(self, lines: Iterable[str], listed: Iterable[Event] = ()) -> list[Event]:
+        """Read further lines to a moment at which the log is quiet, and what the list of links then says."""
         events: list[Event] = []
         for line in lines:
             self._line += 1
             events += self._parser.feed(line, self._line)
         events = [with_id(event, str(self._line)) for event in (*events, *self._parser.flush())]
+        events += [with_id(event, f"{self._line}-{number}") for number, event in enumerate(listed)]
         self._fold.take(events)
         self._last = max((event.time for event in events if event.time is not None), default=self._last)
         return events
@@ -81,10 +82,10 @@ class Judgement:
         return bool(self.answers) and not self.right and not self.wide and self.answers[0][2] >= SURE
 
 
-def judge(act: Act, lines: Sequence[str], tail: LogTail) -> Judgement:
+def judge(act: Act, lines: Sequence[str], tail: LogTail, listed: Iterable[Event] = ()) -> Judgement:
     """Whose name comes first once an act's lines are there, and how long that took."""
     began = time.thread_time()
-    events = tail.take(lines)
+    events = tail.take(lines, listed)
     found = tail.verdicts()
     spent = time.thread_time() - began
     first = found[0] if found else None
@@ -112,8 +113,14 @@ def only_speaker(act: Act, events: Iterable[Event], graph: DeviceGraph) -> set[s
     return spoke if len(spoke) == 1 else set()
 
 
-def judge_log(log: bytes, acts: Sequence[Act], topology: str, *, alone: bool) -> list[Judgement]:
-    """Every act of a log: all by one tail, or each alone by a tail that knows the log's head and its own lines."""
+def judge_log(
+    log: bytes, acts: Sequence[Act], topology: str, *, alone: bool, with_list: bool = False
+) -> list[Judgement]:
+    """Every act of a log: all by one tail, or each alone by a tail that knows the log's head and its own lines.
+
+    Args:
+        with_list: what the manager's list of links says is known, too.
+    """
     graph = graph_of(topology)
     head = log[: acts[0].offsets[0]].decode(errors="replace").splitlines()
     tail, found = LogTail(graph), []
@@ -123,7 +130,8 @@ def judge_log(log: bytes, acts: Sequence[Act], topology: str, *, alone: bool) ->
         if alone:
             tail = LogTail(graph)
             tail.take(head)
-        found.append(judge(act, log[begin:rest].decode(errors="replace").splitlines(), tail))
+        broken, back = act.listed if with_list else ((), ())
+        found.append(judge(act, log[begin:rest].decode(errors="replace").splitlines(), tail, broken))
         if not alone:
-            tail.take(log[rest:cured].decode(errors="replace").splitlines())
+            tail.take(log[rest:cured].decode(errors="replace").splitlines(), back)
     return found

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from real.programs import stop, wait_for
@@ -106,9 +107,9 @@ class TorchJob:
         """Let a stopped rank go on."""
         os.kill(self._ranks[rank], signal.SIGCONT)
 
-    def slow_rank(self, rank: int, factor: float) -> None:
-        """Let one rank work longer, and no other."""
-        (self.folder / "slow.new").write_text(f"{rank} {factor}")
+    def slow_rank(self, rank: int | Literal["all", "none"], factor: float, spread: float = 0.0) -> None:
+        """Let one rank work longer and no other, or all; the steps of every rank may vary."""
+        (self.folder / "slow.new").write_text(f"{rank} {factor} {spread}")
         (self.folder / "slow.new").rename(self.folder / "slow")
 
     def even(self) -> None:

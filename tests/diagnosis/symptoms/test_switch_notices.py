@@ -114,12 +114,49 @@ def test_whoever_looks_later_which_port_is_down_names_the_cable_of_a_single_noti
     assert names([*lost, notice(120, "spine01"), notice(120.001, "leaf02")], 130) == []
 
 
+def test_the_manager_s_list_of_links_names_the_cable_of_a_single_notice_and_knows_when_it_is_back() -> None:
+    """It is written after the sweep that the notice began: it may be read when all is well again, and never alone."""
+    spine = Device(type="port", uuid=f"0x{177:016x}", port=2)
+    down, up = (told(second, f"link_{word}", spine, "fabric") for second, word in ((0.2, "down"), (20.2, "up")))
+    lost, back = [notice(0, "spine01"), down], [notice(20, "spine01"), notice(20.001, "leaf02")]
+    (found,) = seen(lost)
+    assert (found.kind, found.place.name, found.first) == ("link_down", "leaf02/31", T0)
+    # A verdict that rested on the notice is taken in by the one of the cable.
+    assert set(found.events) == {one.id for one in lost}
+    (later,) = seen([notice(0, "spine01"), told(5, "link_down", spine, "fabric")])
+    assert len(later.events) == 2
+    assert names([*lost, *back]) == names([*lost, *back, up]) == names([down, up]) == []
+    # Both ends are heard, and the link is up again before the list lacks it.
+    both = [notice(0, "spine01"), notice(0.001, "leaf02"), notice(0.1, "spine01"), notice(0.101, "leaf02")]
+    assert names([*both, down]) == [("link_down", "leaf02/31")]
+    assert names([*both, down, told(0.4, "link_up", spine, "fabric")]) == []
+
+
+def test_several_ports_that_one_slow_sweep_finds_gone_are_what_their_switch_told_long_before() -> None:
+    """A rack loses its power over half a minute; one port alone is put down to a notice of the last seconds."""
+    told_of = [notice(0, "leaf01"), notice(20, "leaf01")]
+    lost = [gone(40, "gpu-11"), gone(40.001, "gpu-12")]
+    assert names([*told_of, *lost]) == [("link_down", "gpu-11/mlx5_0"), ("link_down", "gpu-12/mlx5_0")]
+    assert ("link_down", "leaf01") in names([notice(0, "leaf01"), gone(40, "gpu-11")])
+
+
 def test_a_switch_that_vanishes_takes_the_notices_of_its_neighbours_with_it() -> None:
     """And all is over once it is found."""
     spine = Device(type="switch", uuid=f"0x{178:016x}")
     lost = [notice(0, "leaf01"), notice(0.001, "leaf02"), told(0.4, "port_removed", spine, switch="spine02")]
     assert names(lost) == [("switch_gone", "spine02")]
     found = [notice(20, "leaf01"), notice(20.001, "leaf02"), told(20.5, "port_discovered", spine)]
+    assert names(lost + found) == []
+
+
+def test_a_switch_that_is_found_again_has_the_cable_back_on_which_a_request_to_it_was_lost() -> None:
+    """It went while the manager swept, and was back a moment later."""
+    spine = Device(type="switch", uuid=f"0x{178:016x}")
+    unanswered = told(0.002, "smp_timeout", Device(type="node"), manager="0x0000000000000011", path="0,1,32")
+    lost = [notice(0, "leaf01"), notice(0.001, "leaf02"), unanswered]
+    lost.append(told(0.4, "port_removed", spine, switch="spine02"))
+    assert ("switch_gone", "spine02") in names(lost)
+    found = [notice(2, "leaf01"), notice(2.001, "leaf02"), told(2.5, "port_discovered", spine)]
     assert names(lost + found) == []
 
 

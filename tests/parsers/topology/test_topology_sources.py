@@ -85,6 +85,31 @@ def test_a_port_s_number_is_made_of_those_in_its_name(name: str, number: int | N
     assert port_number(name) == number
 
 
+# Two lines of opensm 3.3.23's opensm-subnet.lst: an adapter's and an uplink's, at their switch.
+LISTED = """\
+{ SW Ports:28 SystemGUID:b83fd20300100000 NodeGUID:b83fd20300100000 PortGUID:b83fd20300100000 VenID:000000 DevID:0000 \
+Rev:000000A1 {MF0;leaf01:MQM8700/U1} LID:0002 PN:02 } { CA Ports:01 SystemGUID:b83fd20300200080 \
+NodeGUID:b83fd20300200080 PortGUID:b83fd20300200081 VenID:00000000 DevID:0000 Rev:000000A1 {gpu-002 mlx5_0} LID:0113 \
+PN:01 } PHY=4x LOG=ACT SPD=50
+{ SW Ports:28 SystemGUID:b83fd20300100000 NodeGUID:b83fd20300100000 PortGUID:b83fd20300100000 VenID:000000 DevID:0000 \
+Rev:000000A1 {MF0;leaf01:MQM8700/U1} LID:0002 PN:21 } { SW Ports:28 SystemGUID:b83fd20300100400 \
+NodeGUID:b83fd20300100400 PortGUID:b83fd20300100400 VenID:000000 DevID:0000 Rev:000000A1 {MF0;spine01:MQM8700/U1} \
+LID:0006 PN:01 } PHY=4x LOG=ACT SPD=50
+"""
+
+
+def test_opensm_s_own_list_of_links_gives_their_cables() -> None:
+    """Ports and LIDs are hexadecimal there; a link that is down, and a line of another form, is no cable."""
+    leaf = {"switch_guid": "0xb83fd20300100000", "switch_lid": 2}
+    host = {"peer_guid": "0xb83fd20300200080", "peer_port_guid": "0xb83fd20300200081", "peer_lid": 275, "hca": "mlx5_0"}
+    cables = (
+        FabricLink("leaf01", 2, "gpu-002", 1, "hca", **leaf, **host),
+        FabricLink("leaf01", 33, "spine01", 1, "switch", **leaf, peer_guid="0xb83fd20300100400", peer_lid=6),
+    )
+    assert read_topology("opensm", LISTED).links == cables
+    assert read_topology("opensm", LISTED.replace("LOG=ACT", "LOG=DWN") + "{ SW Ports:28 }\n").links == ()
+
+
 def test_slurm_s_switches_and_blocks_are_groups_of_nodes() -> None:
     """Of `topology.conf` and of `topology.yaml` alike; switches of switches hold no nodes."""
     text = (
