@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from store.records.hint import HintAction, HintState, HoldState
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
+from wire.money.price import MoneyJson
 
 MOST_OUTPUT = 4096  # characters of a test's output
 
@@ -57,6 +58,8 @@ class HintOutcomeJson(JsonObject, frozen=True, kw_only=True):
     lead_s: float | None = None
     held_gpu_h: float | None = None
     saved_gpu_h: float | None = None
+    held_money: Sometimes[MoneyJson | None] = None
+    saved_money: Sometimes[MoneyJson | None] = None
 
 
 class HintJson(JsonObject, frozen=True, kw_only=True):
@@ -64,7 +67,8 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
 
     `job`: the job that it concerns, beside the node. `policy`: the version of the policy that last requested it.
     `approvals` and `approvals_needed`: of a proposed one, where the configuration has large approvals take two people.
-    `outcome`: what came of it, once that is judged.
+    `outcome`: what came of it, once that is judged. `held_money`, `failure_money`: the GPU-hours of `evidence.cost` by
+    the configuration's `gpu_hour_price`.
     """
 
     id: str
@@ -82,6 +86,8 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
     approvals: Sometimes[tuple[ApprovalJson, ...]] = ()
     approvals_needed: Sometimes[int] = 1
     outcome: Sometimes[HintOutcomeJson | None] = None
+    held_money: Sometimes[MoneyJson | None] = None
+    failure_money: Sometimes[MoneyJson | None] = None
 
 
 class ValidationJson(JsonObject, frozen=True, kw_only=True):
@@ -155,6 +161,8 @@ class TallyJson(JsonObject, frozen=True, kw_only=True):
     saved_gpu_h: Always[float] = None
     unknown_held: int = 0
     unknown_saved: int = 0
+    held_money: Sometimes[MoneyJson | None] = None
+    saved_money: Sometimes[MoneyJson | None] = None
 
 
 class HindsightJson(JsonObject, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from schedulers.webhooks.settings import WebhookSettings
 from store.database.retention import RetentionPeriods
 from store.records.hostlist import EVERY_NODE, NodePattern
 from store.records.outage import SHIPPED_REASONS, OutageReasons
+from wire.money.price import GpuHourPrice
 
 # ingest        events, telemetry and heartbeats of the nodes that the token speaks for
 # ingest:fleet  the same, and what concerns the fleet: outages, alerts, topology, what names no node
@@ -159,6 +160,7 @@ class ApiSettings:
     people: PeopleSettings | None = None  # who signs in, and what each role may do
     checks: CheckSettings = field(default_factory=CheckSettings)  # commands that `foreshock check` runs on suspects
     outage_reasons: OutageReasons = SHIPPED_REASONS  # what the reasons of outages mean here
+    gpu_hour_price: GpuHourPrice | None = None  # turns GPU-hours into money wherever they are told
     hosts: tuple[str, ...] = ()  # names by which clients may ask for this server: HOST or HOST:PORT; none: any name
 
     @property

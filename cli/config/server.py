@@ -47,7 +47,7 @@ from wire.access.address import clear_text
 _PREFIX = "FORESHOCK_"
 _SERVER = (
     *("intervals", "limits", "keep", "training", "trial", "tls", "inventory"),
-    *("body_limit_bytes", "rules", "silent_after_s", "processes", "hosts", "checks"),
+    *("body_limit_bytes", "rules", "silent_after_s", "processes", "hosts", "checks", "gpu_hour_price"),
 )
 # Receivers whose token stands in the address or the message; the others sign.
 _TOKEN_FORMATS = frozenset({"pagerduty", "slack", "feishu", "dingtalk"})
