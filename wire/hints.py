@@ -111,6 +111,28 @@ class ValidationReportJson(JsonBody, frozen=True, kw_only=True):
     detail: Annotated[str, Meta(max_length=MOST_OUTPUT, pattern=r"^[^\x00]*$")] = ""
 
 
+class TicketClosingJson(JsonBody, frozen=True, kw_only=True):
+    """What a ticket system says of a ticket that is closed: its own name of it, and what was done."""
+
+    reference: Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")] = ""
+    text: Annotated[str, Meta(max_length=500, pattern=r"^[^\x00]*$")] = ""
+
+
+class TicketJson(JsonObject, frozen=True, kw_only=True):
+    """A closed ticket. `validation`: `begins`, its node is tested anew; `waits`, until the ground of the hold has gone;
+    `none`, the server has no test (`release.validate`). `closed`, `by`, `reference`: of the last ticket of its hint.
+    """
+
+    ticket: Annotated[str, example("3f2a0c5a9b8e4d1f.0")]
+    hint: str
+    node: str
+    state: Annotated[str, one_of(HintState)]
+    closed: Time | None = None
+    by: str | None = None
+    reference: str | None = None
+    validation: Annotated[str, one_of(Literal["begins", "waits", "none"])]
+
+
 class DeliveryAttemptJson(JsonObject, frozen=True, kw_only=True):
     """One attempt at a delivery; `status` is that of HTTP, null where no answer came."""
 

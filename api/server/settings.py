@@ -21,10 +21,11 @@ from wire.money.price import GpuHourPrice
 # read          every answer
 # act:approve   approve and withdraw hints, deliver them again; act:stop: stop and let go on; act:reset: the breaker
 # report        what a scheduler or a test system reports of a hint: taken, passed, failed
+# ticket        say that a ticket about a node of the token's pattern is closed
 # join          give a sidecar a token of its own
 # on_behalf     name the person who acts (a dashboard behind a proxy that signs people in); else it only reads
 Scope: TypeAlias = Literal[
-    "ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "join", "on_behalf"
+    "ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "ticket", "join", "on_behalf"
 ]
 # Each request at work has a thread of its own, of 40; probes, metrics and people's actions need some, too.
 MOST_SLOTS = 32
