@@ -25,7 +25,7 @@ from wire.money.price import GpuHourPrice
 # join          give a sidecar a token of its own
 # on_behalf     name the person who acts (a dashboard behind a proxy that signs people in); else it only reads
 Scope: TypeAlias = Literal[
-    "ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "ticket", "join", "on_behalf"
+    "ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "join", "ticket", "on_behalf"
 ]
 # Each request at work has a thread of its own, of 40; probes, metrics and people's actions need some, too.
 MOST_SLOTS = 32
