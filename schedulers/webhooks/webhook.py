@@ -109,7 +109,7 @@ class Webhook:
 
     def _linked(self, delivery: Delivery) -> Delivery:
         """A ticket with its links: to the node's evidence, and to where its closing is told."""
-        if action_of(delivery) != TICKET or not self._settings.server:
+        if not self._settings.server or action_of(delivery) != TICKET:
             return delivery
         data, base = delivery.payload["data"], f"{self._settings.server.rstrip('/')}/api/v1"
         links = {
