@@ -1,6 +1,10 @@
-"""Advice on goodput: `GET /advice/checkpoint`, `GET /advice/spares`, `GET /advice/gains`; the fields for readers."""
+"""Advice on goodput: `GET /advice/checkpoint`, `GET /advice/spares`, `GET /advice/gains`; the fields for readers.
 
-from wire.message import JsonObject
+`money_per_day`: what the change is worth in a day of the run's GPUs, where the configuration has a `gpu_hour_price`.
+"""
+
+from wire.message import JsonObject, Sometimes
+from wire.money.price import MoneyJson
 
 
 class CheckpointInputsJson(JsonObject, frozen=True, kw_only=True):
@@ -27,6 +31,9 @@ class CheckpointAdviceJson(JsonObject, frozen=True, kw_only=True):
     goodput_now: float | None = None
     goodput_advised: float | None = None
     source: str = ""
+    gpus: int | None = None
+    gain: Sometimes[float | None] = None
+    money_per_day: Sometimes[MoneyJson | None] = None
 
 
 class SparesInputsJson(JsonObject, frozen=True, kw_only=True):
@@ -58,6 +65,7 @@ class GainJson(JsonObject, frozen=True, kw_only=True):
     low: float
     high: float
     says: str = ""
+    money_per_day: Sometimes[MoneyJson | None] = None
 
 
 class GainsAdviceJson(JsonObject, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any
 
-from wire.message import Always, JsonObject, Time, example
+from wire.message import Always, JsonObject, Sometimes, Time, example
+from wire.money.price import MoneyJson
 from wire.sidecars import SidecarCountsJson
 
 
@@ -74,6 +75,7 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     inventory: Annotated[dict[str, int], example({"scheduler:slurm": 512})] = {}
     configuration: ConfigurationJson | None = None
     replay: ReplayJson | None = None
+    gpu_hour_price: Sometimes[MoneyJson | None] = None
 
 
 class CheckJson(JsonObject, frozen=True, kw_only=True):

@@ -1,4 +1,7 @@
-"""Runs, their ledgers, losses by cause and the cluster's goodput: `GET /runs`, `GET /goodput/causes` ..."""
+"""Runs, their ledgers, losses by cause and the cluster's goodput: `GET /runs`, `GET /goodput/causes` ...
+
+Money is there where the configuration has a `gpu_hour_price`, of the GPU-hours beside it (`wire/money/price.py`).
+"""
 
 from typing import Annotated, Any
 
@@ -7,6 +10,7 @@ import msgspec
 from store.records.verdict import CauseClass
 from wire.events import DeviceJson
 from wire.message import Always, JsonObject, Page, Sometimes, Time, one_of
+from wire.money.price import MoneyJson
 
 
 class RunJson(JsonObject, frozen=True, kw_only=True):
@@ -64,6 +68,7 @@ class LedgerJson(JsonObject, frozen=True, kw_only=True):
     goodput: float | None = None
     bounds: Sometimes[dict[str, tuple[float, float]]] = {}
     gpu_hours: Sometimes[dict[str, float] | None] = None
+    money: Sometimes[dict[str, MoneyJson | None] | None] = None
     interruptions: tuple[InterruptionJson, ...] = ()
     unfinished_saves: Sometimes[tuple[dict[str, Any], ...]] = ()
     details: Sometimes[dict[str, Any]] = {}
@@ -81,6 +86,7 @@ class LossGroupJson(JsonObject, frozen=True, kw_only=True):
     lost_work_s: float = 0.0
     restart_s: float = 0.0
     lost_gpu_hours: float | None = None
+    lost_money: Sometimes[MoneyJson | None] = None
     without_gpus: int = 0
     cause: Sometimes[str | None] = None
     node: Sometimes[str | None] = None
@@ -92,6 +98,7 @@ class LossTotalJson(JsonObject, frozen=True, kw_only=True):
     interruptions: int = 0
     lost_s: float = 0.0
     lost_gpu_hours: float | None = None
+    lost_money: Sometimes[MoneyJson | None] = None
     without_gpus: int = 0
 
 
@@ -119,6 +126,7 @@ class LossJson(JsonObject, frozen=True, kw_only=True):
     unexplained: bool
     lost_s: float
     lost_gpu_hours: float | None = None
+    lost_money: Sometimes[MoneyJson | None] = None
 
 
 class RangeJson(JsonObject, frozen=True, kw_only=True):
@@ -134,6 +142,7 @@ class GoodputLevelJson(JsonObject, frozen=True, kw_only=True):
     since: Time
     until: Time
     gpu_hours: dict[str, float | None] = {}
+    money: Sometimes[dict[str, MoneyJson | None]] = {}
     buckets: dict[str, float] = {}
     unmeasured_run_hours: float = 0.0
     scheduling_goodput: float | None = None

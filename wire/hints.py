@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from store.records.hint import HintAction, HintState, HoldState
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
+from wire.money.price import MoneyJson
 
 MOST_OUTPUT = 4096  # characters of a test's output
 
@@ -57,6 +58,8 @@ class HintOutcomeJson(JsonObject, frozen=True, kw_only=True):
     lead_s: float | None = None
     held_gpu_h: float | None = None
     saved_gpu_h: float | None = None
+    held_money: Sometimes[MoneyJson | None] = None
+    saved_money: Sometimes[MoneyJson | None] = None
 
 
 class HintJson(JsonObject, frozen=True, kw_only=True):
@@ -64,7 +67,8 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
 
     `job`: the job that it concerns, beside the node. `policy`: the version of the policy that last requested it.
     `approvals` and `approvals_needed`: of a proposed one, where the configuration has large approvals take two people.
-    `outcome`: what came of it, once that is judged.
+    `outcome`: what came of it, once that is judged. `held_money`, `failure_money`: the GPU-hours of `evidence.cost` by
+    the configuration's `gpu_hour_price`.
     """
 
     id: str
@@ -82,6 +86,8 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
     approvals: Sometimes[tuple[ApprovalJson, ...]] = ()
     approvals_needed: Sometimes[int] = 1
     outcome: Sometimes[HintOutcomeJson | None] = None
+    held_money: Sometimes[MoneyJson | None] = None
+    failure_money: Sometimes[MoneyJson | None] = None
 
 
 class ValidationJson(JsonObject, frozen=True, kw_only=True):
@@ -103,6 +109,28 @@ class ValidationReportJson(JsonBody, frozen=True, kw_only=True):
 
     passed: bool
     detail: Annotated[str, Meta(max_length=MOST_OUTPUT, pattern=r"^[^\x00]*$")] = ""
+
+
+class TicketClosingJson(JsonBody, frozen=True, kw_only=True):
+    """What a ticket system says of a ticket that is closed: its own name of it, and what was done."""
+
+    reference: Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")] = ""
+    text: Annotated[str, Meta(max_length=500, pattern=r"^[^\x00]*$")] = ""
+
+
+class TicketJson(JsonObject, frozen=True, kw_only=True):
+    """A closed ticket. `validation`: `begins`, its node is tested anew; `waits`, until the ground of the hold has gone;
+    `none`, the server has no test (`release.validate`). `closed`, `by`, `reference`: of the last ticket of its hint.
+    """
+
+    ticket: Annotated[str, example("3f2a0c5a9b8e4d1f.0")]
+    hint: str
+    node: str
+    state: Annotated[str, one_of(HintState)]
+    closed: Time | None = None
+    by: str | None = None
+    reference: str | None = None
+    validation: Annotated[str, one_of(Literal["begins", "waits", "none"])]
 
 
 class DeliveryAttemptJson(JsonObject, frozen=True, kw_only=True):
@@ -155,6 +183,8 @@ class TallyJson(JsonObject, frozen=True, kw_only=True):
     saved_gpu_h: Always[float] = None
     unknown_held: int = 0
     unknown_saved: int = 0
+    held_money: Sometimes[MoneyJson | None] = None
+    saved_money: Sometimes[MoneyJson | None] = None
 
 
 class HindsightJson(JsonObject, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from store.records.event import Action, Cause, Device
 from store.records.verdict import CauseClass, Verdict, VerdictEvidence, VerdictState
 from wire.events import DeviceJson, LifeJson, ThreadEntryJson
 from wire.message import JsonObject, Sometimes, Time, example, one_of
+from wire.money.price import MoneyJson
 
 
 class VerdictEvidenceJson(JsonObject, frozen=True, kw_only=True):
@@ -64,7 +65,8 @@ class VerdictJson(JsonObject, frozen=True, kw_only=True):
     `rank`: its place among all that stand now (of `foreshock diagnose`: in its answer), 1 the likeliest; 0: it has
     ended. `class` `unknown`: no cause known here explains what is seen. `nodes`: those below it, or that felt it;
     `victims`: those of them that suffer only, of which nothing is asked. `gpu_hours_at_stake`: the GPU-hours that its
-    running jobs would lose if they stopped now (docs/verdicts.md). `score`: `probability` under its earlier name.
+    running jobs would lose if they stopped now (docs/verdicts.md); `money_at_stake`: those by the configuration's
+    `gpu_hour_price`. `score`: `probability` under its earlier name.
     `life`: what people have made of it; `thread`, of one verdict asked for by its id: their steps.
     `why` it ended; `what` has changed, in the stream; `revisions`, of one verdict asked for by its id: every change of
     it, oldest first.
@@ -102,6 +104,7 @@ class VerdictJson(JsonObject, frozen=True, kw_only=True):
     revisions: Sometimes[list[VerdictRevisionJson]] = []
     life: Sometimes[LifeJson | None] = None
     thread: Sometimes[list[ThreadEntryJson]] = []
+    money_at_stake: Sometimes[MoneyJson | None] = None
 
 
 def verdict_object(verdict: Verdict, rank: int) -> dict[str, Any]:
@@ -110,7 +113,7 @@ def verdict_object(verdict: Verdict, rank: int) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in _SOMETIMES}
 
 
-_SOMETIMES = ("opened", "changed", "ended", "why", "what", "revisions", "life", "thread")
+_SOMETIMES = ("opened", "changed", "ended", "why", "what", "revisions", "life", "thread", "money_at_stake")
 
 
 def verdict_json(verdict: Verdict, rank: int) -> VerdictJson:

@@ -103,7 +103,7 @@ def _causes(verdicts: Sequence[VerdictJson]) -> list[str]:
             ("Reason", one.reason),
             ("Suffer", f"{felt}: {', '.join([*one.jobs, *one.nodes])}" if felt else ""),
             ("Since", values.utc(one.since)),
-            ("GPU-hours at stake", values.count(one.gpu_hours_at_stake) if one.jobs else ""),
+            ("GPU-hours at stake", sayings.stake(one) if one.jobs else ""),
             ("Do", sayings.to_do(one)),
         )
         said.append(document.facts((title, values.shown(value)) for title, value in told))

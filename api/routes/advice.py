@@ -18,6 +18,7 @@ from goodput.advice.reading import (
     checkpoint_advice_of,
     gains_advice,
     mtbf_advice,
+    priced,
     read_history,
     spares_advice,
 )
@@ -66,7 +67,7 @@ def get_checkpoint_advice(
     with server.engine.connect() as connection:
         ledger = _ledger(connection, run, server)
     try:
-        return reply(checkpoint_advice_of(ledger, predictor))
+        return reply(priced(checkpoint_advice_of(ledger, predictor), server.settings.gpu_hour_price))
     except NoRecordsError as error:
         raise Problem(404, str(error)) from error
 
@@ -160,7 +161,12 @@ def get_gains(_who: Reader, server: Server, query: Annotated[GainsQuery, Query()
     aims = Aims() if query.detection_s is None else Aims(detection_s=query.detection_s)
     with server.engine.connect() as connection:
         try:
-            return reply(gains_advice(connection, history_for(connection, query.run, server), aims, predictor))
+            return reply(
+                priced(
+                    gains_advice(connection, history_for(connection, query.run, server), aims, predictor),
+                    server.settings.gpu_hour_price,
+                )
+            )
         except ValueError as error:
             raise Problem(404, str(error)) from error
 

@@ -62,6 +62,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "configuration": _configuration(server.started.source),
                 "replay": _replay(server.clock),
             }
+            | ({} if (price := server.settings.gpu_hour_price) is None else {"gpu_hour_price": price.to_json()})
         )
 
 

@@ -12,11 +12,12 @@ from api.edge.auth import Reader
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server
-from goodput.cluster.account import PeriodError, cluster_json, period, stored_runs
+from goodput.cluster.account import PeriodError, cluster_json, period, priced_levels, stored_runs
 from goodput.cluster.losses import group_json, loss_json, total_json
 from store.runs.losses import LossKey, read_groups, read_losses, read_total
 from wire.goodput import CausesJson, ClusterGoodputJson, LossJson
 from wire.message import Page
+from wire.money.price import with_money
 
 router = APIRouter(prefix=f"{PREFIX}/goodput", tags=["runs"])
 # What can be answered at once; `foreshock goodput --cluster` takes its time for a year.
@@ -42,13 +43,14 @@ def get_causes(_who: Reader, server: Server, query: Annotated[CausesQuery, Query
         groups = read_groups(connection, query.by, window, query.limit + 1, place)
         total = read_total(connection, window)
     more = len(groups) > query.limit
+    price = server.settings.gpu_hour_price
     return reply(
         {
             "by": query.by,
             "since": query.since,
             "until": query.until,
-            "total": total_json([total]),
-            "items": [group_json(group, query.by) for group in groups[: query.limit]],
+            "total": with_money(total_json([total]), price),
+            "items": [with_money(group_json(group, query.by), price) for group in groups[: query.limit]],
             "next_cursor": PageCursor(NO_TIME, str(place + query.limit)).encode() if more else None,
         }
     )
@@ -76,7 +78,8 @@ def get_interruptions(_who: Reader, server: Server, query: Annotated[LossQuery, 
         found = read_losses(connection, query.since, query.until, query.limit + 1, place)
     more = len(found) > query.limit
     cursor = PageCursor(NO_TIME, str(place + query.limit)).encode() if more else None
-    return listing([loss_json(loss) for loss in found[: query.limit]], cursor)
+    price = server.settings.gpu_hour_price
+    return listing([with_money(loss_json(loss), price) for loss in found[: query.limit]], cursor)
 
 
 class ClusterQuery(BaseModel):
@@ -99,4 +102,5 @@ def get_cluster_goodput(_who: Reader, server: Server, query: Annotated[ClusterQu
     except PeriodError as error:
         raise Problem(422, str(error)) from error
     with server.engine.connect() as connection:
-        return reply(cluster_json(connection, window, stored_runs(connection, window, server.settings.shapes)))
+        told = cluster_json(connection, window, stored_runs(connection, window, server.settings.shapes))
+    return reply(priced_levels(told, server.settings.gpu_hour_price))

@@ -13,6 +13,7 @@ from api.edge.openapi import PREFIX, answer
 from api.server.state import Server
 from schedulers.lifecycle.hindsight import hindsight
 from wire.hints import HindsightJson
+from wire.money.price import with_money
 
 router = APIRouter(prefix=PREFIX, tags=["hints"])
 
@@ -33,4 +34,6 @@ def get_hint_outcomes(_who: Reader, server: Server, query: Annotated[HindsightQu
     """Judged 24 h after each hint was made, holds when they have ended: those of shadow mode above all."""
     now = server.clock()
     with server.engine.connect() as connection:
-        return reply(asdict(hindsight(connection, now - timedelta(days=query.days), now)))
+        told = asdict(hindsight(connection, now - timedelta(days=query.days), now))
+    price = server.settings.gpu_hour_price
+    return reply(told | {"tallies": [with_money(one, price) for one in told["tallies"]]})

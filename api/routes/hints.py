@@ -36,6 +36,7 @@ from store.records.hint import OPEN_STATES, Hint, HintState, hint_of
 from store.tables.pages import document_of, moment_of
 from wire.hints import HintJson
 from wire.message import Page
+from wire.money.price import GpuHourPrice, with_money
 
 router = APIRouter(prefix=PREFIX, tags=["hints"])
 HintId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
@@ -133,7 +134,11 @@ def _shown(server: State, connection: sa.Connection, rows: Sequence[dict[str, An
     """The rows with what schedulers hold, what came of them, and the approvals of those that need two people."""
     rule = server.settings.policy.approval
     came = judged_as(connection, [_hint(row) for row in rows])
-    found = [row | _outcome(*came[row["id"]]) if row["id"] in came else row for row in with_holds(connection, rows)]
+    price = server.settings.gpu_hour_price
+    found = [
+        row | _money(row, price) | (_outcome(*came[row["id"]], price) if row["id"] in came else {})
+        for row in with_holds(connection, rows)
+    ]
     if rule.two_people_above_nodes is None or all(row["state"] != "proposed" for row in found):
         return found
     now = server.clock()
@@ -147,9 +152,16 @@ def _hint(row: Mapping[str, Any]) -> Hint:
     return hint_of({**row, **times, "evidence": document_of(row, "evidence")})
 
 
-def _outcome(basis: Basis, came: HintOutcome) -> dict[str, Any]:
+def _money(row: Mapping[str, Any], price: GpuHourPrice | None) -> dict[str, Any]:
+    cost = None if price is None else document_of(row, "evidence").get("cost")
+    if not isinstance(cost, Mapping):
+        return {}
+    return {name: one for name, one in with_money(cost, price).items() if name in ("held_money", "failure_money")}
+
+
+def _outcome(basis: Basis, came: HintOutcome, price: GpuHourPrice | None) -> dict[str, Any]:
     kept = {name: getattr(came, name) for name in ("judged", "lead_s", "held_gpu_h", "saved_gpu_h")}
-    return {"outcome": kept | {"basis": basis, "right": None if basis == "acted" else came.right}}
+    return {"outcome": with_money(kept, price) | {"basis": basis, "right": None if basis == "acted" else came.right}}
 
 
 def _approvals(row: dict[str, Any], recent: Sequence[Hint], rule: ApprovalRule, now: datetime) -> dict[str, Any]:

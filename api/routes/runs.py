@@ -19,6 +19,7 @@ from store.nodes.inventory import newest_states
 from store.runs.ledgers import StoredLedger, log_marks
 from wire.goodput import LedgerJson, RunJson
 from wire.message import Page
+from wire.money.price import with_money
 
 router = APIRouter(prefix=PREFIX, tags=["runs"])
 
@@ -70,4 +71,4 @@ def get_goodput(_who: Reader, server: Server, run: Annotated[str, Path(max_lengt
             raise Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
     if ledger is None:
         raise Problem(404, f"no run {run!r} is known")
-    return reply(account_of(ledger))
+    return reply(with_money(account_of(ledger), server.settings.gpu_hour_price))

@@ -36,7 +36,7 @@ from schedulers.policy.settings import CheckName
 from store.database.connections import transact
 from store.events.incident_thread import lives_of
 from store.records.incident import verdict_subject
-from store.records.verdict import CauseClass, VerdictState
+from store.records.verdict import CauseClass, Verdict, VerdictState
 from store.verdicts.verdict_log import (
     STANDING_STATES,
     StoredVerdict,
@@ -51,6 +51,7 @@ from store.verdicts.verdict_log import (
     verdict_page,
 )
 from wire.message import Page
+from wire.money.price import with_money
 from wire.verdicts import VerdictCheckJson, VerdictJson, verdict_object
 
 router = APIRouter(prefix=PREFIX, tags=["verdicts"])
@@ -88,7 +89,8 @@ def get_verdicts(_who: Reader, server: Server, query: Annotated[VerdictQuery, Qu
         found = verdict_page(connection, window, mark, (query.limit + 1, newest))
         ranks = standing_ranks(connection)
         lives = lives_of(connection, [verdict_subject(one.verdict) for one in found], server.clock())
-    shown = [_shown(one, ranks) | {"life": lives[one.verdict.id][0]} for one in found]
+    price = server.settings.gpu_hour_price
+    shown = [with_money(_shown(one, ranks), price) | {"life": lives[one.verdict.id][0]} for one in found]
     items, following = page_of(shown, query.limit, newest, "since")
     return listing(items, following)
 
@@ -135,7 +137,8 @@ def get_verdict(_who: Reader, server: Server, verdict: VerdictId) -> Response:
         ranks = standing_ranks(connection)
         life, thread = lives_of(connection, [verdict_subject(found.verdict)], server.clock())[verdict]
     people = {"life": life, "thread": said(thread)}
-    return reply(_shown(found, ranks) | {"revisions": [_revision(one) for one in changes]} | people)
+    told = with_money(_shown(found, ranks), server.settings.gpu_hour_price)
+    return reply(told | {"revisions": [_revision(one) for one in changes]} | people)
 
 
 @router.post(
@@ -270,7 +273,7 @@ def _beginning(server: State, after: int | None) -> tuple[int, Sequence[bytes]]:
             return after, ()
         ranks = standing_ranks(connection)
         standing = [(one, "it stands") for one in open_verdicts(connection)]
-    return newest, [_event(newest, verdict_object(one, ranks.get(one.id, 0)), what) for one, what in standing]
+    return newest, [_event(newest, _object(server, one, ranks), what) for one, what in standing]
 
 
 def _news(server: State, after: int) -> tuple[int, Sequence[bytes]]:
@@ -279,8 +282,12 @@ def _news(server: State, after: int) -> tuple[int, Sequence[bytes]]:
         if not changes:
             return after, ()
         ranks = standing_ranks(connection)
-    parts = [_event(one.seq, verdict_object(one.verdict, ranks.get(one.verdict.id, 0)), one.what) for one in changes]
+    parts = [_event(one.seq, _object(server, one.verdict, ranks), one.what) for one in changes]
     return changes[-1].seq, parts
+
+
+def _object(server: State, verdict: Verdict, ranks: dict[str, int]) -> dict[str, Any]:
+    return with_money(verdict_object(verdict, ranks.get(verdict.id, 0)), server.settings.gpu_hour_price)
 
 
 def _event(seq: int, found: dict[str, Any], what: str) -> bytes:

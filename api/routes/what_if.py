@@ -12,7 +12,7 @@ from api.edge.openapi import PREFIX
 from api.edge.problem import Problem
 from api.routes.advice import MISSING, Seconds, Share, history_for, predictor_from
 from api.server.state import Server
-from goodput.advice.reading import what_if_advice
+from goodput.advice.reading import priced, what_if_advice
 from goodput.advice.what_if import RunChange
 
 router = APIRouter(prefix=PREFIX, tags=["advice"])
@@ -57,6 +57,8 @@ def get_what_if(_who: Reader, server: Server, query: Annotated[WhatIfQuery, Quer
     with server.engine.connect() as connection:
         history = history_for(connection, query.run, server)
         try:
-            return reply(what_if_advice(connection, history, change, query.hold_top))
+            return reply(
+                priced(what_if_advice(connection, history, change, query.hold_top), server.settings.gpu_hour_price)
+            )
         except ValueError as error:
             raise Problem(404, str(error)) from error

@@ -14,16 +14,18 @@ from schedulers.webhooks.settings import WebhookSettings
 from store.database.retention import RetentionPeriods
 from store.records.hostlist import EVERY_NODE, NodePattern
 from store.records.outage import SHIPPED_REASONS, OutageReasons
+from wire.money.price import GpuHourPrice
 
 # ingest        events, telemetry and heartbeats of the nodes that the token speaks for
 # ingest:fleet  the same, and what concerns the fleet: outages, alerts, topology, what names no node
 # read          every answer
 # act:approve   approve and withdraw hints, deliver them again; act:stop: stop and let go on; act:reset: the breaker
 # report        what a scheduler or a test system reports of a hint: taken, passed, failed
+# ticket        say that a ticket about a node of the token's pattern is closed
 # join          give a sidecar a token of its own
 # on_behalf     name the person who acts (a dashboard behind a proxy that signs people in); else it only reads
 Scope: TypeAlias = Literal[
-    "ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "join", "on_behalf"
+    "ingest", "ingest:fleet", "read", "act:approve", "act:stop", "act:reset", "report", "join", "ticket", "on_behalf"
 ]
 # Each request at work has a thread of its own, of 40; probes, metrics and people's actions need some, too.
 MOST_SLOTS = 32
@@ -159,6 +161,7 @@ class ApiSettings:
     people: PeopleSettings | None = None  # who signs in, and what each role may do
     checks: CheckSettings = field(default_factory=CheckSettings)  # commands that `foreshock check` runs on suspects
     outage_reasons: OutageReasons = SHIPPED_REASONS  # what the reasons of outages mean here
+    gpu_hour_price: GpuHourPrice | None = None  # turns GPU-hours into money wherever they are told
     hosts: tuple[str, ...] = ()  # names by which clients may ask for this server: HOST or HOST:PORT; none: any name
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, span
+from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json, print_table, print_text, span
 from cli.console.store import open_store
 from goodput.formulas.checkpoint_interval import Aims, Predictor
 
@@ -79,10 +79,11 @@ def advise() -> None:
 @click.option("--window-s", type=_SECONDS, default=0.0, help="A foretold failure comes within so many seconds.")
 @click.option("--save-on-warning-s", type=_SECONDS, help="Stall of a save upon a warning; without it as any save's.")
 @click.option("--registered-model", is_flag=True, help="Recall and precision of the registered model's hold-out.")
+@PRICE_OPTION
 @JSON_OPTION
 def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool, **options: Any) -> None:
     """The checkpoint interval that loses least, from measured failures, save stalls and restarts."""
-    from goodput.advice.reading import checkpoint_advice, predictor_of
+    from goodput.advice.reading import checkpoint_advice, predictor_of, priced
 
     predictor = predictor_from(options)
     if predictor is not None and registered_model:
@@ -92,7 +93,7 @@ def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool,
             predictor = predictor_of(connection)
             if predictor is None:
                 raise Failure("no registered model was judged on a hold-out: `foreshock train` makes one")
-        found = checkpoint_advice(connection, run, predictor)
+        found = priced(checkpoint_advice(connection, run, predictor), options["price"])
     if as_json:
         print_json(found)
         return
@@ -104,9 +105,17 @@ def checkpoint(url: str, run: str | None, registered_model: bool, as_json: bool,
         f"then: goodput expected {found['goodput_advised']:.2%} "
         f"({found['goodput_low']:.2%} to {found['goodput_high']:.2%})"
     )
+    if found.get("money_per_day"):
+        print_text(f"worth {_shown(found['money_per_day'])} a day of its {found['gpus']} GPUs")
     _print_kinds(found)
     rate = "measured" if found["rate_is_measured"] else "no failure seen yet: a published rate, FIELD D7"
     _print_basis(found, ["formula", "goodput_formula", "source"], f"failures per node-day ({rate})")
+
+
+def _shown(money: Mapping[str, str]) -> str:
+    from wire.money.price import shown
+
+    return shown(money)
 
 
 def _print_kinds(found: Mapping[str, Any]) -> None:
@@ -209,15 +218,16 @@ def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
     "--restart-s", type=_SECONDS, default=_AIMS.restart_s, show_default=True, help="Startup and load aimed at."
 )
 @click.option("--worst", type=click.IntRange(1), default=_AIMS.worst, show_default=True, help="Nodes taken out.")
+@PRICE_OPTION
 @JSON_OPTION
 def gains(url: str, run: str | None, as_json: bool, **options: Any) -> None:
     """What each change would gain, ranked: detection, waiting, restart, saves, the worst nodes, prediction."""
-    from goodput.advice.reading import gains_advice, read_history
+    from goodput.advice.reading import gains_advice, priced, read_history
 
     aims = Aims(detection_s=options["detection_s"], restart_s=options["restart_s"], worst=options["worst"])
     predictor = predictor_from(options)
     with reading(url) as connection:
-        found = gains_advice(connection, read_history(connection, run), aims, predictor)
+        found = priced(gains_advice(connection, read_history(connection, run), aims, predictor), options["price"])
     if as_json:
         print_json(found)
         return
@@ -228,7 +238,8 @@ def gains(url: str, run: str | None, as_json: bool, **options: Any) -> None:
     print_text("each change alone, in points of goodput with its 95 % interval; together they gain less than their sum")
     print_text()
     for gain in found["gains"]:
-        print_text(gain["says"])
+        worth = gain.get("money_per_day")
+        print_text(gain["says"] + (f", {_shown(worth)} a day" if worth else ""))
     print_text()
     print_table([{"input": name, "value": value} for name, value in inputs.items()], ["input", "value"])
     print_text(f"formula: {found['formula']}")

@@ -107,9 +107,12 @@ def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> RetentionPer
 @click.option("--since", help="Of events, telemetry and scores: only this day (2025-03-01) and later ones.")
 @click.option("--until", help="Of events, telemetry and scores: only days before this one.")
 @click.option("--force", is_flag=True, help="Write days anew that an earlier export has written whole.")
+@click.option(
+    "--daily", is_flag=True, help="Incidents and outages by the day, too; days again to which rows came late."
+)
 @JSON_OPTION
 def export_command(
-    url: str, folder: Path, tables: tuple[str, ...], force: bool, as_json: bool, **ends: str | None
+    url: str, folder: Path, tables: tuple[str, ...], force: bool, daily: bool, as_json: bool, **ends: str | None
 ) -> None:
     """Write the tables as Parquet into FOLDER: TABLE.parquet, and of events, telemetry and scores a file a day.
 
@@ -127,7 +130,7 @@ def export_command(
     engine = open_store(url)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = export(engine, folder, tables or None, days, force)
+        written = export(engine, folder, tables or None, days, force, daily)
     except OSError as error:
         raise Failure(f"cannot write to {folder}: {error.strerror or error}") from error
     except SQLAlchemyError as error:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
+from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from store.records.event import RecordError, format_time, parse_time
 
 if TYPE_CHECKING:
     from diagnosis.causes.stop import Stoppage
     from store.records.verdict import Verdict, VerdictEvidence
+    from wire.money.price import GpuHourPrice
 
 # Reasons that are printed below the table.
 _MOST_REASONS = 6
@@ -24,12 +25,14 @@ _MOST_REASONS = 6
 @DB_OPTION
 @click.option("--run", help="The training run whose stop is to be explained (default: whatever stopped last).")
 @click.option("--at", metavar="T", help="As of this time, RFC 3339 (default: the newest stop known).")
+@PRICE_OPTION
 @JSON_OPTION
-def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
+def diagnose(url: str, run: str | None, at: str | None, price: GpuHourPrice | None, as_json: bool) -> None:
     """Name the causes that explain a stop, or what is wrong in the cluster, the likeliest first."""
     from diagnosis.causes.explanation import explain
     from diagnosis.causes.stored_scene import read_scene
     from diagnosis.verdicts.stake import read_stakes, with_stake
+    from wire.money.price import shown, with_money
     from wire.verdicts import verdict_object
 
     try:
@@ -47,7 +50,7 @@ def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
         stakes = read_stakes(connection, scene.jobs, scene.stop.end)
     verdicts = [with_stake(one, stakes) for one in explain(scene)]
     if as_json:
-        objects = [verdict_object(verdict, rank) for rank, verdict in enumerate(verdicts, start=1)]
+        objects = [with_money(verdict_object(verdict, rank), price) for rank, verdict in enumerate(verdicts, start=1)]
         print_json([{name: _plain(value) for name, value in one.items()} for one in objects])
         return
     print_text(_subject(scene.stop))
@@ -57,6 +60,9 @@ def diagnose(url: str, run: str | None, at: str | None, as_json: bool) -> None:
     )
     if verdicts:
         _print_evidence(verdicts[0])
+        if price is not None and verdicts[0].jobs:
+            stake = verdicts[0].gpu_hours_at_stake
+            print_text(f"at stake: {stake:,.1f} GPU-hours, {shown(price.of(stake))}")
 
 
 def _subject(stop: Stoppage) -> str:

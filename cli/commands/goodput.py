@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, span
+from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json, print_table, print_text, span
 from cli.console.store import open_store
 from cli.replay.clock import real_clock
 from goodput.formulas.shape import Shape, ShapeError, parse_shape
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from store.runs.losses import Loss, LossKey
+    from wire.money.price import GpuHourPrice
 
 # What `foreshock goodput` shows beside the runs' ledgers: losses by cause, the cluster's levels, the report.
 
@@ -53,6 +54,7 @@ class LedgerOptions:
     until: datetime | None
     limit: int
     shapes: Mapping[str, Shape]
+    price: GpuHourPrice | None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> LedgerOptions:
@@ -74,6 +76,7 @@ class LedgerOptions:
             until=_moment(given["until"], "--until"),
             limit=given["limit"],
             shapes=dict(_shape(text) for text in given["shapes"]),
+            price=given["price"],
         )
 
 
@@ -103,11 +106,12 @@ def print_by(
     """What interruptions cost by what they are put down to, the costliest first; the total is of all of them."""
     from goodput.cluster.losses import group_json, losses_of, total_json
     from store.runs.losses import grouped
+    from wire.money.price import shown, with_money
 
     every = [loss for ledger in ledgers for loss in losses_of(connection, ledger)]
     groups = grouped(within(every, requested.since, requested.until), by)
-    rows = [group_json(group, by) for group in groups[: requested.limit]]
-    total = total_json(groups)
+    rows = [with_money(group_json(group, by), requested.price) for group in groups[: requested.limit]]
+    total = with_money(total_json(groups), requested.price)
     if as_json:
         print_json({"by": by, "total": total, "items": rows})
         return
@@ -118,16 +122,25 @@ def print_by(
     print_text(
         f"{total['interruptions']} interruptions cost {span(total['lost_s'])} of wall time"
         + ("" if hours is None else f", {hours:,.1f} GPU-hours")
+        + (f", {shown(total['lost_money'])}" if total.get("lost_money") else "")
     )
-    print_table([_by_row(row, by, total) for row in rows], [by, "gpu_hours", "share", "time", "stops"])
+    columns = [by, "gpu_hours", *_money_column(requested.price), "share", "time", "stops"]
+    print_table([_by_row(row, by, total) for row in rows], columns)
     if len(groups) > len(rows):
         print_text(f"and {len(groups) - len(rows)} more: --limit")
 
 
+def _money_column(price: GpuHourPrice | None) -> list[str]:
+    return [] if price is None else ["money"]
+
+
 def _by_row(row: Mapping[str, Any], by: LossKey, total: Mapping[str, Any]) -> dict[str, Any]:
+    from wire.money.price import shown
+
     return {
         by: row["name"],
         "gpu_hours": None if row["lost_gpu_hours"] is None else f"{row['lost_gpu_hours']:,.1f}",
+        "money": shown(row.get("lost_money")) or None,
         "share": f"{row['lost_s'] / total['lost_s']:.1%}" if total["lost_s"] else None,
         "time": span(row["lost_s"]),
         "stops": row["interruptions"],
@@ -160,10 +173,12 @@ def print_cluster(
     connection: sa.Connection, ledgers: Sequence[Ledger], requested: LedgerOptions, as_json: bool
 ) -> None:
     """The cluster's GPU-hours, level by level."""
-    from goodput.cluster.account import cluster_json, fresh_runs
+    from goodput.cluster.account import cluster_json, fresh_runs, priced_levels
+    from wire.money.price import shown
 
     window = window_of(connection, ledgers, requested)
-    reported = cluster_json(connection, window, fresh_runs(connection, ledgers, window, requested.shapes))
+    runs = fresh_runs(connection, ledgers, window, requested.shapes)
+    reported = priced_levels(cluster_json(connection, window, runs), requested.price)
     if as_json:
         print_json(reported)
         return
@@ -174,12 +189,13 @@ def print_cluster(
             {
                 "level": _LEVEL_WORDS[name],
                 "gpu_hours": None if hours is None else f"{hours:,.1f}",
+                "money": shown(reported.get("money", {}).get(name)) or None,
                 "share": None if hours is None or not existing else f"{hours / existing:.1%}",
             }
             for name in _LEVELS
             for hours in (reported["gpu_hours"][name],)
         ],
-        ["level", "gpu_hours", "share"],
+        ["level", "gpu_hours", *_money_column(requested.price), "share"],
     )
     print_text()
     print_table(_ratio_rows(reported), ["ratio", "value"])
@@ -216,7 +232,7 @@ def write_report(connection: sa.Connection, ledgers: Sequence[Ledger], path: Pat
     from goodput.cluster.report import report_html
 
     window = window_of(connection, ledgers, requested)
-    text = report_html(connection, ledgers, window, requested.shapes)
+    text = report_html(connection, ledgers, window, requested.shapes, requested.price)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -244,6 +260,7 @@ RUN_OPTION = click.option("--run", help="Only this training run.")
     metavar="RUN:batch=B,layers=L,seq=S,hidden=H",
     help="With --cluster, --html: the model of runs of this name (with * and ?), for their MFU.",
 )
+@PRICE_OPTION
 @JSON_OPTION
 def goodput(url: str, as_json: bool, **given: Any) -> None:
     """Split each run's wall time into buckets that sum to it exactly, and price each interruption."""
@@ -253,7 +270,7 @@ def goodput(url: str, as_json: bool, **given: Any) -> None:
     engine = open_store(url)
     _explain_stops(engine, requested.run)
     if requested.until is None and not (requested.html or requested.by or requested.cluster):
-        _print_all(_stored(engine, requested.run), as_json)
+        _print_all(_stored(engine, requested.run), requested.price, as_json)
         return
     with engine.begin() as connection:
         ledgers = read_ledgers(connection, requested.run, requested.until)
@@ -268,7 +285,7 @@ def goodput(url: str, as_json: bool, **given: Any) -> None:
         if requested.cluster:
             print_cluster(connection, ledgers, requested, as_json)
             return
-    _print_all([(ledger.to_json(), ledger.attempts) for ledger in ledgers], as_json)
+    _print_all([(ledger.to_json(), ledger.attempts) for ledger in ledgers], requested.price, as_json)
 
 
 def _explain_stops(engine: sa.Engine, run: str | None) -> None:
@@ -299,11 +316,14 @@ def _stored(engine: sa.Engine, run: str | None) -> list[tuple[Mapping[str, Any],
     return found
 
 
-def _print_all(ledgers: Sequence[tuple[Mapping[str, Any], int]], as_json: bool) -> None:
+def _print_all(ledgers: Sequence[tuple[Mapping[str, Any], int]], price: GpuHourPrice | None, as_json: bool) -> None:
+    from wire.money.price import with_money
+
+    priced = [(with_money(reported, price), attempts) for reported, attempts in ledgers]
     if as_json:
-        print_json([reported for reported, _attempts in ledgers])
+        print_json([reported for reported, _attempts in priced])
         return
-    for i, (reported, attempts) in enumerate(ledgers):
+    for i, (reported, attempts) in enumerate(priced):
         if i:
             print_text()
         _print_ledger(reported, attempts)
@@ -311,17 +331,25 @@ def _print_all(ledgers: Sequence[tuple[Mapping[str, Any], int]], as_json: bool) 
 
 def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     """One run for people: its span, its buckets, its interruptions."""
+    from wire.money.price import shown
+
     share = "unknown" if reported["goodput"] is None else f"{reported['goodput']:.2%}"
     when = "no date known" if reported["start"] is None else f"{reported['start']} to {reported['end']}"
     print_text(f"{reported['run']}: goodput {share} of {span(reported['wall_s'])} ({when})")
     print_text(f"{reported['nodes'] or '?'} nodes, {reported['gpus'] or '?'} GPUs, {attempts} attempts")
     wall = reported["wall_s"] or 1
+    money = reported.get("money") or {}
     shares = [
-        {"bucket": bucket, "time": span(seconds), "share": f"{seconds / wall:.2%}"}
+        {
+            "bucket": bucket,
+            "time": span(seconds),
+            "share": f"{seconds / wall:.2%}",
+            "money": shown(money.get(bucket)) or None,
+        }
         for bucket, seconds in reported["buckets"].items()
         if seconds
     ]
-    print_table(shares, ["bucket", "time", "share"])
+    print_table(shares, ["bucket", "time", "share", *(["money"] if money else [])])
     if reported["interruptions"]:
         print_text()
         print_table([_interruption_row(one) for one in reported["interruptions"]], ["time", "cause", "culprit", "lost"])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_table, print_text
+from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, person, print_json, print_table, print_text
 from cli.console.store import open_store
 from store.records.event import format_time
 from store.records.hint import OPEN_STATES, Hint, HintState
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from schedulers.lifecycle.hindsight import Hindsight, HintTally
     from store.hints.holds import SchedulerHold
     from store.hints.stops import Backlog, Trip
+    from wire.money.price import GpuHourPrice
 
 # `foreshock hints stop|resume|breaker`: what holds hints back, and your word on it.
 
@@ -209,10 +210,12 @@ def validated_command(node: str, url: str, passed: bool | None, detail: str) -> 
 @click.command("outcomes")
 @DB_OPTION
 @click.option("--days", type=click.FloatRange(0.0, 3650.0, min_open=True), default=30.0, show_default=True)
+@PRICE_OPTION
 @JSON_OPTION
-def outcomes_command(url: str, days: float, as_json: bool) -> None:
+def outcomes_command(url: str, days: float, price: GpuHourPrice | None, as_json: bool) -> None:
     """Tell whether hints were right: those of shadow mode, and of nodes that nobody acted on."""
     from schedulers.lifecycle.hindsight import hindsight
+    from wire.money.price import with_money
 
     now = datetime.now(UTC)
     engine = open_store(url)
@@ -221,9 +224,21 @@ def outcomes_command(url: str, days: float, as_json: bool) -> None:
     engine.dispose()
     if as_json:
         times = {"since": format_time(found.since), "until": format_time(found.until)}
-        print_json({**asdict(found), **times})
+        tallies = [with_money(asdict(one), price) for one in found.tallies]
+        print_json({**asdict(found), "tallies": tallies, **times})
         return
     _print(found, days)
+    _print_money(found, price)
+
+
+def _print_money(found: Hindsight, price: GpuHourPrice | None) -> None:
+    from wire.money.price import shown
+
+    if price is None:
+        return
+    for one in found.tallies:
+        held, saved = (shown(price.of(hours)) for hours in (one.held_gpu_h, one.saved_gpu_h))
+        print_text(f"{one.action}, {one.basis}: held {held or '-'}, saved {saved or '-'}")
 
 
 def _print(found: Hindsight, days: float) -> None:

@@ -11,7 +11,7 @@ import orjson
 
 from cli.config.policy_table import check_policy_file, policy_of, read_yaml
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
+from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
 from schedulers.policy.settings import Policy, canonical, version_of
 from schedulers.policy.thresholds import steps
@@ -132,6 +132,7 @@ def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
     help="Scores of `foreshock backtest --horizon-h 24 --scores FILE` instead of those stored.",
 )
 @click.option("--avoid-takes", is_flag=True, help="A scheduler takes nodes for an avoid (Slurm's soft: reservation).")
+@PRICE_OPTION
 @JSON_OPTION
 def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
     """What a policy would have asked over the stored history, whether it would have been right, and what it would
@@ -141,6 +142,7 @@ def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
     day. Beside it: no action, a cordon at every fatal Xid, and the policy without budgets, breaker and quorum.
     """
     from cli.config.policy_trial import TrialSpan, read_scores, try_policy
+    from wire.money.price import with_money
 
     found = read_policy_file(file)
     requested = TrialSpan(
@@ -156,6 +158,8 @@ def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
             report = try_policy(connection, found, requested)
     finally:
         engine.dispose()
+    for part in ("table", "savings"):
+        report[part] = report[part] and [with_money(row, given["price"]) for row in report[part]]
     if as_json:
         print_json({"file": str(file), **report})
         return
@@ -174,12 +178,22 @@ def _print_trial(file: Path, report: Mapping[str, Any]) -> None:
     else:
         first = report["savings"][0]
         unknown = f", {first['unknown']} of them of unknown size" if first["unknown"] else ""
-        print_text(f"{first['interruptions']} interruptions cost {first['lost_gpu_h']:,.0f} GPU-hours{unknown}")
+        lost = f"{first['lost_gpu_h']:,.0f} GPU-hours{_in_money(first, 'lost_money')}"
+        print_text(f"{first['interruptions']} interruptions cost {lost}{unknown}")
         print_table(report["savings"], _SAVINGS)
+        for row in report["savings"]:
+            if "net_money" in row:
+                print_text(f"{row['policy']}: net{_in_money(row, 'net_money')[1:]}")
     for row in report["held_back"]:
         print_text(f"held back: {row['count']} by {row['limit']}, as {row['example']}")
     for trip in report["trips"]:
         print_text(f"tripped: {trip['time']} {trip['why']}")
+
+
+def _in_money(row: Mapping[str, Any], name: str) -> str:
+    from wire.money.price import shown
+
+    return f", {shown(row[name])}" if row.get(name) else ""
 
 
 def _moment(text: str | None, option: str) -> datetime | None:

@@ -14,7 +14,7 @@ from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print
 from cli.console.store import open_store
 
 if TYPE_CHECKING:
-    from cli.evidence.pack import EvidencePack, Signer
+    from api.evidence.pack import EvidencePack, Signer
 
 _DAYS = 90.0
 _MAKE = "make one with openssl genpkey -algorithm ed25519"
@@ -61,7 +61,7 @@ def rma(node: str, url: str, out: Path | None, as_json: bool, **chosen: Any) -> 
 
 def _packed(url: str, about: dict[str, Any], sign: Signer | None) -> tuple[EvidencePack, dict[str, int]]:
     """The pack, noted in the audit, and how many records of each kind are in it."""
-    from cli.evidence.pack import evidence_pack
+    from api.evidence.pack import evidence_pack
     from store.database.audit_chain import AuditEntry, append_audit, audit_head
     from store.database.connections import writing
     from store.events.node_evidence import node_evidence

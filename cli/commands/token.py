@@ -34,7 +34,8 @@ def token() -> None:
     "scopes",
     multiple=True,
     required=True,
-    help="ingest, ingest:fleet, read, act:approve, act:stop, act:reset, report, act (those four), join, on_behalf.",
+    help="ingest, ingest:fleet, read, act:approve, act:stop, act:reset, report, act (the last four), ticket, join, "
+    "on_behalf.",
 )
 @click.option("--node", metavar="PATTERN", help='Of which nodes it may speak: gpu-017, "gpu-[001-064]", "gpu-*", "*".')
 @click.option("--expires", metavar="WHEN", help="After 30d, 12h ..., or at a time. [default: never]")

@@ -6,7 +6,7 @@ import click
 
 from cli.commands.advise import RUN_OPTION, predictor_options
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
+from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json, print_table, print_text
 
 _SECONDS = click.FloatRange(0)
 
@@ -27,6 +27,7 @@ _SECONDS = click.FloatRange(0)
     help="Leave so large a share of the nodes, those with the highest stored scores, out of each start.",
 )
 @click.option("--move-s", type=_SECONDS, help="What moving off a node in time costs; without it a save and a start.")
+@PRICE_OPTION
 @JSON_OPTION
 def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **reported: Any) -> None:
     """Replay a run's stored history with another interval, detection, restart, spares or hint policy.
@@ -34,8 +35,9 @@ def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **
     The failures strike when they struck. The gain is told as replayed, with its interval, and by the formula.
     """
     from cli.commands.advise import predictor_from, reading
-    from goodput.advice.reading import read_history, what_if_advice
+    from goodput.advice.reading import priced, read_history, what_if_advice
     from goodput.advice.what_if import RunChange
+    from wire.money.price import shown
 
     predictor = predictor_from(reported)
     if predictor is not None and hold_top is not None:
@@ -46,7 +48,8 @@ def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **
         raise Failure("nothing would be otherwise: give --interval-s, --detection-s, --spares or another change")
     with reading(url) as connection:
         history = read_history(connection, run)
-        found = what_if_advice(connection, history, RunChange(**given, predictor=predictor), hold_top)
+        change = RunChange(**given, predictor=predictor)
+        found = priced(what_if_advice(connection, history, change, hold_top), reported["price"])
     if as_json:
         print_json(found)
         return
@@ -59,6 +62,8 @@ def what_if(url: str, run: str | None, hold_top: float | None, as_json: bool, **
     print_text(
         f"gain: {100 * replayed['gain']:+.2f} points ({sure}); by the formula {100 * found['analytic']['gain']:+.2f}"
     )
+    if replayed.get("money_per_day"):
+        print_text(f"worth {shown(replayed['money_per_day'])} a day of its {found['gpus']} GPUs")
     print_text(f"failures that stop the run: {found['stops_then']:.3g} instead of {found['stops']}")
     print_text()
     rows = [{"way": way, **found[way]} for way in ("replayed", "analytic")]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from cli.console.errors import Failure
+from wire.money.price import GpuHourPrice, parse_price
 
 T = TypeVar("T")
 
@@ -85,14 +86,12 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         return value
     if kind == Path | None and (value is None or (isinstance(value, str) and value)):
         return None if value is None else Path(value)
-    if kind == int | None:
-        return None if value is None else convert(int, value, place)
-    if kind == float | None:
-        return None if value is None else convert(float, value, place)
-    if kind == str | None:
-        return None if value is None else convert(str, value, place)
+    if kind in (int | None, float | None, str | None):
+        return None if value is None else convert(get_args(kind)[0], value, place)
     if kind == tuple[str, ...]:
         return _words(value, place)
+    if kind == GpuHourPrice | None:
+        return _price(value, place)
     if kind == Mapping[str, str]:
         return {key: convert(str, found, f"{place}, {key}") for key, found in mapping(value, place).items()}
     if kind is float and type(value) in (int, float):
@@ -107,6 +106,13 @@ def _words(value: Any, place: str) -> tuple[str, ...]:
     if not isinstance(value, list) or any(type(word) is not str for word in value):
         raise Failure(f"{place}: expected a list of texts, one a word, found {_said(value)}")
     return tuple(value)
+
+
+def _price(value: Any, place: str) -> GpuHourPrice | None:
+    try:
+        return None if value is None else parse_price(str(value))
+    except ValueError as error:
+        raise Failure(f"{place}: {error}") from error
 
 
 def _said(value: Any) -> str:

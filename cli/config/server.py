@@ -47,7 +47,7 @@ from wire.access.address import clear_text
 _PREFIX = "FORESHOCK_"
 _SERVER = (
     *("intervals", "limits", "keep", "training", "trial", "tls", "inventory"),
-    *("body_limit_bytes", "rules", "silent_after_s", "processes", "hosts", "checks"),
+    *("body_limit_bytes", "rules", "silent_after_s", "processes", "hosts", "checks", "gpu_hour_price"),
 )
 # Receivers whose token stands in the address or the message; the others sign.
 _TOKEN_FORMATS = frozenset({"pagerduty", "slack", "feishu", "dingtalk"})
@@ -280,13 +280,13 @@ def _webhook(table: dict[str, Any], place: str) -> WebhookSettings:
     if "url_file" in table:
         table["url"] = secret_file(str(table.pop("url_file")), f"{place}, url_file")
     settings = fill(WebhookSettings, table, place)
-    if not _is_web(settings.url) or (settings.proxy and not _is_web(settings.proxy)):
-        raise Failure(f"{place}, url and proxy: expected http://... or https://...")
+    if not all(map(_is_web, (settings.url, settings.proxy or settings.url, settings.server or settings.url))):
+        raise Failure(f"{place}, url, proxy and server: expected http://... or https://...")
     bears_token = settings.format in _TOKEN_FORMATS or "@" in urlsplit(settings.url).netloc
     if bears_token and (why := clear_text(settings.url)) is not None:
         raise Failure(f"{place}, url: {why}")
     _check_words(settings.actions, HINT_ACTIONS, f"{place}, actions")
-    _check_words(settings.states, ("approved", "proposed"), f"{place}, states")
+    _check_words(settings.states, ("approved", "proposed", "repair"), f"{place}, states")
     try:
         Webhook(settings)
     except SecretError as error:

@@ -17,6 +17,22 @@ from cli.console.errors import indented
 from cli.console.secret_arguments import SecretOption
 from store.visible_text import visible, visible_json
 
+
+class PriceText(click.ParamType[Any]):
+    """The price of a GPU-hour on the command line."""
+
+    name = "price"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """It as a `GpuHourPrice`."""
+        from wire.money.price import parse_price
+
+        try:
+            return parse_price(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 DB_OPTION = click.option(
     "--db",
@@ -25,6 +41,15 @@ DB_OPTION = click.option(
     required=True,
     envvar="FORESHOCK_DB",
     help="Database: sqlite:///PATH or postgresql+psycopg://...; a password belongs into FORESHOCK_DB_FILE.",
+)
+
+PRICE_OPTION = click.option(
+    "--gpu-hour-price",
+    "price",
+    type=PriceText(),
+    envvar="FORESHOCK_GPU_HOUR_PRICE",
+    metavar="PRICE",
+    help="What a GPU-hour costs, as 2.50 EUR: GPU-hours are told in money, too.",
 )
 
 

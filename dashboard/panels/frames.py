@@ -14,6 +14,7 @@ from store.visible_text import csv_value
 from wire.events import AuditJson, EventJson, IncidentJson
 from wire.goodput import InterruptionJson
 from wire.hints import HintJson
+from wire.money.price import GpuHourPrice, shown
 from wire.nodes import NodeJson, OutageJson
 
 ROW_PX = 35
@@ -110,7 +111,14 @@ def outage_rows(outages: Sequence[OutageJson], now: datetime) -> list[Row]:
     ]
 
 
-def interruption_rows(stops: Sequence[InterruptionJson], now: datetime, gpus: int | None) -> list[Row]:
+def _priced(gpu_hours: float | None, price: GpuHourPrice | None) -> Row:
+    shown_hours = None if gpu_hours is None else round(gpu_hours, 1)
+    return {"gpu_hours": shown_hours} | ({} if price is None else {"money": shown(price.of(gpu_hours))})
+
+
+def interruption_rows(
+    stops: Sequence[InterruptionJson], now: datetime, gpus: int | None, price: GpuHourPrice | None = None
+) -> list[Row]:
     """What stopped a run, the newest first."""
     return [
         {
@@ -118,7 +126,7 @@ def interruption_rows(stops: Sequence[InterruptionJson], now: datetime, gpus: in
             "cause": ledger_charts.CAUSES.get(stop.cause, stop.cause),
             "culprit": _culprit(stop),
             "lost": words.duration(stop.lost_s),
-            "gpu_hours": None if gpus is None else round(stop.lost_s / 3600 * gpus, 1),
+            **_priced(None if gpus is None else stop.lost_s / 3600 * gpus, price),
         }
         for stop in sorted(stops, key=lambda stop: stop.time.timestamp() if stop.time else 0.0, reverse=True)
     ]
@@ -130,14 +138,16 @@ def _culprit(stop: InterruptionJson) -> str:
     return " · ".join(part for part in (stop.culprit.node, words.device(stop.culprit)) if part)
 
 
-def bucket_rows(buckets: Mapping[str, float], wall_s: float, gpus: int | None) -> list[Row]:
+def bucket_rows(
+    buckets: Mapping[str, float], wall_s: float, gpus: int | None, price: GpuHourPrice | None = None
+) -> list[Row]:
     """The ledger, a line for each bucket that holds time."""
     return [
         {
             "bucket": ledger_charts.bucket(name).name,
             "time": words.duration(seconds),
             "share": words.share(seconds / wall_s, 2),
-            "gpu_hours": None if gpus is None else round(seconds / 3600 * gpus, 1),
+            **_priced(None if gpus is None else seconds / 3600 * gpus, price),
             "meaning": ledger_charts.bucket(name).meaning,
         }
         for name, seconds in ledger_charts.in_order(buckets)

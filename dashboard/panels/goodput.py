@@ -11,6 +11,7 @@ from dashboard.panels import frames, page
 from dashboard.panels.page import Site
 from dashboard.text import words
 from wire.goodput import CausesJson, ClusterGoodputJson
+from wire.money.price import GpuHourPrice, shown
 
 DAYS = 7
 # The groupings of losses, in the words of the page.
@@ -26,13 +27,13 @@ BY = {
 
 
 @st.fragment
-def cluster_section(site: Site) -> None:
+def cluster_section(site: Site, price: GpuHourPrice | None = None) -> None:
     """The cluster's levels, then the losses by cause. An older server has neither."""
     st.subheader(f"The whole cluster, the last {DAYS} days", anchor=False)
     try:
         answer = site.client.cluster_goodput()
         page.printout(replace(site, caller=site.client.whoami()), "print/week", "week")
-        _levels(answer)
+        _levels(answer, price)
     except ApiProblem as trouble:
         st.caption(f"Not known. {words.plain(str(trouble))}")
         return
@@ -48,7 +49,11 @@ def cluster_section(site: Site) -> None:
         st.caption(f"Not known. {words.plain(str(trouble))}")
 
 
-def headline(answer: ClusterGoodputJson) -> str:
+def _cost(price: GpuHourPrice | None, gpu_hours: float) -> str:
+    return "" if price is None else f" ({shown(price.of(gpu_hours))})"
+
+
+def headline(answer: ClusterGoodputJson, price: GpuHourPrice | None = None) -> str:
     """One sentence: how much counted, and which step down is the largest."""
     share, of = answer.productive_of_existing, "existed"
     if share is None:
@@ -60,11 +65,11 @@ def headline(answer: ClusterGoodputJson) -> str:
     if not steps:
         return said
     name, hours = max(steps, key=lambda step: step[1])
-    return f"{said} The largest loss: {words.plain(name.lower())}, {hours:,.0f} GPU-hours."
+    return f"{said} The largest loss: {words.plain(name.lower())}, {hours:,.0f} GPU-hours{_cost(price, hours)}."
 
 
-def _levels(answer: ClusterGoodputJson) -> None:
-    st.markdown(headline(answer))
+def _levels(answer: ClusterGoodputJson, price: GpuHourPrice | None) -> None:
+    st.markdown(headline(answer, price))
     row = st.columns(4)
     ettr = answer.ettr
     figures = (
@@ -100,6 +105,7 @@ def _losses(answer: CausesJson, by: str) -> None:
         {
             "by": cluster_charts.name_of(item),
             "gpu_hours": None if item.lost_gpu_hours is None else round(item.lost_gpu_hours, 1),
+            **({"money": shown(item.lost_money)} if answer.total.lost_money else {}),
             "share": words.share(((item.lost_gpu_hours or 0.0) if in_gpus else item.lost_s) / whole if whole else None),
             "lost": words.duration(item.lost_s),
             "stops": item.interruptions,

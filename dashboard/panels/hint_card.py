@@ -1,6 +1,6 @@
 """One hint as a card: the request, its reason, cost, approval, the state at each scheduler, and the undo."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
 from wire.hints import CallerJson, HintJson, HoldJson
+from wire.money.price import MoneyJson, shown
 
 ASKS = {
     "watch": "keep an eye on it",
@@ -87,7 +88,7 @@ def facts(hint: HintJson, now: datetime) -> list[str]:
     """The job, cost, approval and schedulers of a hint, between reason and evidence; unknown ones are absent."""
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
     cost = hint.evidence.get("cost")
-    if isinstance(cost, Mapping) and (price := costs(cost)):
+    if isinstance(cost, Mapping) and (price := costs(cost, (hint.held_money, hint.failure_money))):
         lines.append(f"**Cost:** {price}")
     lines.append(f"**Approved by:** {consent(hint, now)}")
     lines += [f"**{words.plain(one.scheduler)}:** {hold_state_text(one, now)}" for one in hint.placements]
@@ -98,15 +99,16 @@ def facts(hint: HintJson, now: datetime) -> list[str]:
     return lines
 
 
-def costs(cost: Mapping[str, Any]) -> str:
+def costs(cost: Mapping[str, Any], money: Sequence[MoneyJson | None] = (None, None)) -> str:
     """The GPU-hours that the hint holds and those that a failure would cost, where they are known."""
+    held, stop = (f" ({shown(one)})" if one else "" for one in money)
     taken, failure, run = cost.get("held_gpu_h"), cost.get("failure_gpu_h"), cost.get("run")
     said = []
     if isinstance(taken, int | float):
-        said.append(f"up to {words.count(float(taken))} GPU-hours of this node until it expires")
+        said.append(f"up to {words.count(float(taken))} GPU-hours of this node until it expires{held}")
     if isinstance(failure, int | float):
         whose = f"stops {words.plain(str(run))} and" if run else "under the largest job"
-        said.append(f"a failure {whose} costs about {words.count(float(failure))} GPU-hours")
+        said.append(f"a failure {whose} costs about {words.count(float(failure))} GPU-hours{stop}")
     return "; ".join(said)
 
 

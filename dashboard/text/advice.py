@@ -2,6 +2,7 @@
 
 from dashboard.text import words
 from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson
+from wire.money.price import shown
 
 WORTH = 0.001  # a gain in goodput below this is none
 
@@ -13,6 +14,7 @@ def gain_rows(advice: GainsAdviceJson, most: int = 8) -> list[dict[str, str]]:
             "change": gain.says.partition(": ")[0] or gain.lever,
             "gain": f"{100 * gain.gain:+.2f}",
             "interval": f"{100 * gain.low:.2f} to {100 * gain.high:.2f}".replace("-", "\N{MINUS SIGN}"),
+            **({"worth": shown(gain.money_per_day)} if gain.money_per_day else {}),
         }
         for gain in advice.gains
         if gain.gain >= WORTH / 10
@@ -34,6 +36,9 @@ def checkpoint_lines(advice: CheckpointAdviceJson) -> list[str]:
             lines.append(
                 f"Expected goodput {words.share(advice.goodput_advised)} instead of {words.share(advice.goodput_now)}."
             )
+            if advice.money_per_day and advice.gpus:
+                worth = f"{shown(advice.money_per_day)} a day of its {words.count(advice.gpus)} GPUs"
+                lines.append(f"That is worth {words.plain(worth)}.")
     if advice.rate_is_measured:
         lines.append(
             f"Measured: {words.many(inputs.failures, 'interruption')} in {words.count(inputs.node_days)} node-days, "

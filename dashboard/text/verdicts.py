@@ -13,6 +13,7 @@ from wire.words.verdicts import (
     is_ahead,
     is_taken,
     since,
+    stake,
     standing,
     suffering,
     title,
@@ -27,6 +28,7 @@ __all__ = (
     "is_ahead",
     "is_taken",
     "since",
+    "stake",
     "standing",
     "suffering",
     "title",
@@ -40,11 +42,6 @@ STATES = {
     "closed": "over",
 }
 TINTS: dict[str, words.Tint] = {"open": "red", "revised": "orange", "explained": "gray", "closed": "gray"}
-
-
-def stake(verdict: VerdictJson) -> str:
-    """GPU-hours that running jobs would lose; a dash where no job is known to run."""
-    return words.count(verdict.gpu_hours_at_stake) if verdict.jobs else words.DASH
 
 
 def by_incident(verdicts: Sequence[VerdictJson]) -> Mapping[str, str]:

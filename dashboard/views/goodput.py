@@ -16,6 +16,7 @@ from dashboard.text import words
 from dashboard.text.advice import checkpoint_lines, gain_rows, spares_lines
 from wire.cluster import ClusterJson
 from wire.goodput import LedgerJson
+from wire.money.price import GpuHourPrice, price_of, shown
 
 
 def page(site: Site) -> None:
@@ -44,10 +45,10 @@ def _live(site: Site, run: str) -> None:
         panels.as_of(cluster)
         if ledger.wall_s > 0:
             _metrics(ledger, cluster)
-            _buckets(ledger)
+            _buckets(ledger, price_of(cluster.gpu_hour_price))
             _losses(ledger, cluster)
             _advice(site, run)
-        cluster_section(site)
+        cluster_section(site, price_of(cluster.gpu_hour_price))
 
 
 def _advice(site: Site, run: str) -> None:
@@ -82,7 +83,7 @@ def _gains(site: Site, run: str) -> None:
     if not rows:
         panels.empty("No single change would gain a tenth of a point.")
         return
-    labels = {"change": "Change", "gain": "Points of goodput", "interval": "95 % interval"}
+    labels = {"change": "Change", "gain": "Points of goodput", "interval": "95 % interval", "worth": "Worth a day"}
     frames.show(rows, "gains", labels, most=8)
 
 
@@ -126,15 +127,23 @@ def _metrics(ledger: LedgerJson, cluster: ClusterJson) -> None:
     )
     row[2].metric("Not useful", words.duration(lost_s), border=True, height="stretch")
     hours = None if ledger.gpus is None else lost_s / 3600 * ledger.gpus
+    price = price_of(cluster.gpu_hour_price)
     row[3].metric(
-        "GPU-hours lost", words.count(hours), help=f"on {words.count(ledger.gpus)} GPUs", border=True, height="stretch"
+        "GPU-hours lost",
+        words.count(hours),
+        delta=(shown(price.of(hours)) or None) if price else None,
+        delta_color="off",
+        delta_arrow="off",
+        help=f"on {words.count(ledger.gpus)} GPUs",
+        border=True,
+        height="stretch",
     )
     row[4].metric("Interruptions", words.count(len(ledger.interruptions)), border=True, height="stretch")
 
 
-def _buckets(ledger: LedgerJson) -> None:
+def _buckets(ledger: LedgerJson, price: GpuHourPrice | None) -> None:
     st.subheader("Where the time went", anchor=False)
-    rows = frames.bucket_rows(ledger.buckets, ledger.wall_s, ledger.gpus)
+    rows = frames.bucket_rows(ledger.buckets, ledger.wall_s, ledger.gpus, price)
     if not rows:
         panels.empty("The ledger does not say where the time went.")
         return
@@ -163,5 +172,6 @@ def _losses(ledger: LedgerJson, cluster: ClusterJson) -> None:
         st.subheader(
             "Interruptions", anchor=False, help="lost: work done twice, noticing, waiting, starting and loading"
         )
-        rows = frames.interruption_rows(ledger.interruptions, cluster.now, ledger.gpus)
+        price = price_of(cluster.gpu_hour_price)
+        rows = frames.interruption_rows(ledger.interruptions, cluster.now, ledger.gpus, price)
         frames.show(rows, "interruptions", {"culprit": "Culprit", "gpu_hours": "GPU-hours"}, most=8)

@@ -14,6 +14,7 @@ from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
 from dashboard.text import words
 from wire.cluster import ClusterJson
+from wire.money.price import shown
 from wire.verdicts import VerdictJson
 
 RECENT = 200
@@ -92,7 +93,17 @@ def _facts(site: Site, verdict: VerdictJson, cluster: ClusterJson) -> None:
     row[1].metric("Nodes", words.count(len(verdict.nodes)), help="below it, or that felt it", border=True)
     row[2].metric("Jobs", words.count(len(verdict.jobs)), border=True, height="stretch")
     at_stake = "GPU-hours that its running jobs would lose if they stopped now"
-    row[3].metric("GPU-hours at stake", sayings.stake(verdict), help=at_stake, border=True, height="stretch")
+    hours, cost = sayings.stake(verdict), shown(verdict.money_at_stake) if verdict.jobs else ""
+    row[3].metric(
+        "GPU-hours at stake",
+        hours.partition(" ")[0],
+        delta=cost or None,
+        delta_color="off",
+        delta_arrow="off",
+        help=at_stake,
+        border=True,
+        height="stretch",
+    )
     since = "ahead" if sayings.is_ahead(verdict, cluster.now) else sayings.since(verdict, cluster.now)
     row[4].metric("Since", since, help=words.utc(verdict.since), border=True, height="stretch")
     if verdict.reason:

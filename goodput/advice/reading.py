@@ -30,6 +30,7 @@ from store.models.registry import newest_champion
 from store.runs.jobs import read_jobs
 from store.runs.ledgers import StoredLedger, ledger_page, read_ledger
 from store.tables import schema
+from wire.money.price import GpuHourPrice, per_day
 
 # Reading the store for advice: what the ledgers, nodes and outages measured, and the advice that follows from it.
 #
@@ -52,7 +53,10 @@ def checkpoint_advice(
     ledger = max(read_ledgers(connection, run), key=lambda one: one.end_ms, default=None)
     if ledger is None:
         raise NoRecordsError(no_such_run(connection, run))
-    return advice_of(ledger.run, checkpoint_inputs(ledger, history_of(ledger)), predictor)
+    return {
+        **advice_of(ledger.run, checkpoint_inputs(ledger, history_of(ledger)), predictor),
+        "gpus": ledger.gpus,
+    }
 
 
 def advice_of(
@@ -197,7 +201,8 @@ def checkpoint_advice_of(ledger: StoredLedger, predictor: Predictor | None = Non
         NoRecordsError: its log tells of no finished save.
     """
     inputs = ledger.content["checkpoint"]
-    return advice_of(ledger.run, None if inputs is None else CheckpointInputs(**inputs), predictor)
+    advice = advice_of(ledger.run, None if inputs is None else CheckpointInputs(**inputs), predictor)
+    return {**advice, "gpus": ledger.content["account"]["gpus"]}
 
 
 MTBF_FORMULA = "failures / node-days; the law: failures = c N^b t, b by maximum likelihood, tested against b = 1"
@@ -244,6 +249,7 @@ def gains_advice(
     found = gains(history, aims, foretold)
     return {
         "run": history.run,
+        "gpus": history.gpus,
         "inputs": {
             "nodes": history.nodes,
             "failures": len(history.stops),
@@ -329,7 +335,23 @@ def what_if_advice(
         # A node that is left out before the start costs the run nothing.
         free = 0.0 if change.move_s is None else change.move_s
         change = replace(change, avoided=avoided_by_scores(connection, history, hold_top), move_s=free)
-    return what_if(history, change, repairs).to_json()
+    return {**what_if(history, change, repairs).to_json(), "gpus": history.gpus}
+
+
+def priced(advice: dict[str, Any], price: GpuHourPrice | None) -> dict[str, Any]:
+    """Advice with what each gain is worth in a day of the run's GPUs (`money_per_day`); without a price as it was."""
+    if price is None:
+        return advice
+
+    def worth(one: Mapping[str, Any]) -> dict[str, Any]:
+        return {**one, "money_per_day": per_day(one["gain"], advice["gpus"], price)}
+
+    if "gains" in advice:
+        return {**advice, "gains": [worth(one) for one in advice["gains"]]}
+    if "replayed" in advice:
+        return {**advice, **{way: worth(advice[way]) for way in ("replayed", "analytic")}}
+    now = advice["goodput_now"]
+    return worth({**advice, "gain": None if now is None else advice["goodput_advised"] - now})
 
 
 def repairs_of(connection: sa.Connection, history: RunHistory) -> dict[int, float]:

@@ -61,6 +61,7 @@ class RunHistory:
         save_s: the mean stall of a save, as it saves now (`goodput/wall_time/saves.py`); None where nobody saved.
         saves_s: these stalls (a sample, where there were many).
         interval_s: the median time between two of these saves; None where nobody saved twice.
+        gpus: how many it holds, where that is known.
     """
 
     run: str
@@ -75,6 +76,7 @@ class RunHistory:
     save_s: float | None
     saves_s: tuple[float, ...]
     interval_s: float | None
+    gpus: int | None = None
 
     @property
     def node_days(self) -> float:
@@ -134,6 +136,7 @@ def history_of(ledger: Ledger) -> RunHistory | None:
         save_s=save_s(ledger.saves_now),
         saves_s=_sample([save.length_ms / 1000 for save in ledger.saves_now]),
         interval_s=interval_s(ledger.saves_now),
+        gpus=ledger.gpus,
     )
 
 

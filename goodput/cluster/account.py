@@ -22,6 +22,7 @@ from store.nodes.inventory import outage_spans, service_spans
 from store.runs.ledgers import facts_of_runs
 from store.runs.losses import day_sums, productive_gpu_ms
 from store.tables import schema
+from wire.money.price import GpuHourPrice, with_money
 
 DAYS = 7  # of a period that nobody named
 MOST_DAYS = 400
@@ -112,6 +113,13 @@ def cluster_json(connection: sa.Connection, window: tuple[datetime, datetime], r
         "days": [level_json(day) for day in days],
         "runs": list(runs.mfus),
     }
+
+
+def priced_levels(told: dict[str, Any], price: GpuHourPrice | None) -> dict[str, Any]:
+    """The account with what its GPU-hours cost (`money`), in all and by day; without a price as it was."""
+    if price is None:
+        return told
+    return with_money(told, price) | {"days": [with_money(day, price) for day in told["days"]]}
 
 
 _BATCH = 2_000

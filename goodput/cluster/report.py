@@ -4,6 +4,7 @@ For an operator and for an owner: plain words, plots, no scripts, nothing from e
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +33,7 @@ from goodput.timeline import DAY_S
 from store.html_page import page, section
 from store.runs.losses import LossGroup, LossKey, grouped
 from store.visible_text import html_text
+from wire.money.price import GpuHourPrice
 
 MOST_NODES, MOST_CODES = 15, 12
 
@@ -41,9 +43,10 @@ def report_html(
     ledgers: Sequence[Ledger],
     window: tuple[datetime, datetime],
     shapes: Mapping[str, Shape],
+    price: GpuHourPrice | None = None,
 ) -> str:
-    """The page of a window of whole days; `shapes` of runs' models give their MFU."""
-    report = gather(connection, ledgers, window, shapes)
+    """The page of a window of whole days; `shapes` of runs' models give their MFU, `price` what GPU-hours cost."""
+    report = replace(gather(connection, ledgers, window, shapes), price=price)
     sections = [
         _head(report),
         _levels(report),
@@ -93,6 +96,10 @@ def verdict(report: PeriodReport) -> str:
         said = f"{percent(reported)} of the GPU-hours that jobs held became training that counts"
     said += "" if reported is None or was is None else f", against {percent(was)} in the time before"
     lost, groups = report.lost(report.now), grouped(report.now.losses, "cause")
+
+    def worth(group: LossGroup) -> str:
+        return report.money(report.cost(group))
+
     if not groups:
         return f"{said}. No run was interrupted."
     worst = max(groups, key=report.cost)
@@ -104,10 +111,12 @@ def verdict(report: PeriodReport) -> str:
     named = [group for group in grouped(report.now.losses, "node") if None not in group.key]
     node = max(named, key=report.cost, default=None)
     tail = (
-        "" if node is None else f" The costliest culprit was {node.key[0]}: {hours(report.cost(node))} {report.unit}."
+        ""
+        if node is None
+        else f" The costliest culprit was {node.key[0]}: {hours(report.cost(node))} {report.unit}{worth(node)}."
     )
     stops = times(len(report.now.losses), "interruption")
-    return f"{said}. {stops} cost {hours(lost)} {report.unit}{share}.{tail}"
+    return f"{said}. {stops} cost {hours(lost)} {report.unit}{report.money(lost)}{share}.{tail}"
 
 
 def _levels(report: PeriodReport) -> str:
@@ -123,7 +132,8 @@ def _levels(report: PeriodReport) -> str:
             amount or 0.0, whole or now["gpu_hours"]["allocated"] or 0.0, "#8d949c" if good < 0 else "#3a9d74"
         )
         moved = "-" if name == "existing" else plots.change(share, had, good)
-        rows.append([f"{indent}{html_text(words)}", bar, hours(amount), percent(share), moved])
+        cost = hours(amount) + report.money(amount, always=True)
+        rows.append([f"{indent}{html_text(words)}", bar, cost, percent(share), moved])
     said = (
         "From the GPU-hours that existed down to those that became training that counts. Each step down is a different "
         "person's to climb: out of service the hardware team's, no job the scheduler's, the rest the training team's."
@@ -216,7 +226,13 @@ def _pareto(report: PeriodReport, by: LossKey, more: Any) -> list[list[str]]:
         colour = CAUSE_COLOURS.get(group.key[0] or "unknown", "#d6403b") if by == "cause" else "#d6403b"
         bar = plots.plain_bar(cost, most, "#5c6470" if group.unexplained else colour)
         rows.append(
-            [html_text(_name(group, by)), bar, hours(cost), percent(cost / lost if lost else None), *more(group)]
+            [
+                html_text(_name(group, by)),
+                bar,
+                hours(cost) + report.money(cost),
+                percent(cost / lost if lost else None),
+                *more(group),
+            ]
         )
     rest = groups[MOST_CODES:]
     if rest:
@@ -243,7 +259,11 @@ def _nodes(report: PeriodReport) -> str:
         before = sum(loss.node == group.key[0] for loss in report.before.losses)
         codes = [code.key[0] or "-" for code in grouped(own, "code")]
         cells = [group.key[0] or "-", ", ".join(codes[:3]), own[0].leaf or "-", own[0].driver or "-"]
-        figures = [hours(report.cost(group)), f"{group.interruptions:,}", f"{before:,}"]
+        figures = [
+            hours(report.cost(group)) + report.money(report.cost(group)),
+            f"{group.interruptions:,}",
+            f"{before:,}",
+        ]
         rows.append([html_text(cells[0]), *figures, *(html_text(cell) for cell in cells[1:])])
     said = "What the interruptions that each node or switch caused have cost. Several stops in a row: have it repaired."
     header = ["node", report.unit, "stops", "stops before", "what was seen", "leaf", "driver"]

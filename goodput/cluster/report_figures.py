@@ -16,6 +16,7 @@ from store.records.event import parse_time
 from store.runs.losses import Loss, LossGroup, grouped
 from store.svg_plot import Axis, Plot
 from store.visible_text import html_text
+from wire.money.price import GpuHourPrice, shown
 
 # What a report tells, gathered: a period and the one of the same length before it.
 
@@ -61,6 +62,7 @@ class PeriodReport:
     before: Period
     runs: Sequence[RunShare]
     saves: Sequence[SaveStall]
+    price: GpuHourPrice | None = None
 
     @property
     def in_gpus(self) -> bool:
@@ -75,6 +77,14 @@ class PeriodReport:
     def cost(self, group: LossGroup) -> float:
         """What a group of interruptions cost, in `unit`."""
         return (group.lost_gpu_ms if self.in_gpus else group.lost_ms) / HOUR_MS
+
+    def money(self, gpu_hours: float | None, *, always: bool = False) -> str:
+        """What an amount in `unit` costs, in brackets behind it; nothing where no price is set or no GPU counted.
+
+        `always`: the amount is one of GPU-hours, whatever losses are counted in.
+        """
+        found = self.price.of(gpu_hours) if self.price is not None and (always or self.in_gpus) else None
+        return "" if found is None else f" ({shown(found)})"
 
     def lost(self, period: Period) -> float:
         """What all interruptions of a period cost, in `unit`."""

@@ -5,7 +5,8 @@
 A node is held until its hint's ground has gone: for a fault, `release.healthy_s` without another, or an outage that
 ended since, as a scheduler shows it, too. Then `release.validate` is run (`schedulers/lifecycle/validation.py`), or
 another test system reports. What counts is the newest result since the hint was made and since the node's last fault.
-A node that fails its test again and again stays held and is a case for repair: a person decides.
+A node that fails its test again and again stays held and is a case for repair: a person decides, or the ticket about it
+is closed (`schedulers/lifecycle/tickets.py`): then it is tested anew.
 
 Without a test the healthy time must be vouched for: by the node's own heartbeats, or by its scheduler, which showed it
 up, over all of it. No single message can forge that. A node that nobody vouches for waits for a person.
@@ -71,7 +72,7 @@ def next_step(
     hint: Hint, tests: Sequence[Validation], last_fault: datetime | None, release: Release, now: datetime
 ) -> Step:
     """What is to be done about a held node whose ground has gone."""
-    counted = [test for test in tests if test.started >= _sound_since(hint, last_fault)]
+    counted = [test for test in tests if test.started >= _sound_since(hint, last_fault, release)]
     results = [test for test in counted if test.passed is not None]
     if results and results[-1].passed:
         return "release"
@@ -84,9 +85,11 @@ def next_step(
     return "wait" if counted and now < _again(counted[-1], release) else "test"
 
 
-def _sound_since(hint: Hint, last_fault: datetime | None) -> datetime:
-    """From when on a test speaks of the node as it is."""
-    made = acted(hint)
+def _sound_since(hint: Hint, last_fault: datetime | None, release: Release) -> datetime:
+    """From when on a test speaks of the node as it is; one of before a repair does not, where we test it again."""
+    made, ticket = acted(hint), hint.evidence.ticket
+    if ticket is not None and release.validate:
+        made = max(made, ticket.time)
     return made if last_fault is None else max(made, last_fault)
 
 

@@ -173,7 +173,8 @@ def change_of(
     state, quiet = _state(proposal, now, policy)
     # A hold that becomes a graver one is none anew.
     since = hint.evidence.acted if hint is not None and is_held(hint, policy) else None
-    evidence = replace(proposal.evidence, acted=since or now, quiet=quiet)
+    ticket = None if hint is None else hint.evidence.ticket
+    evidence = replace(proposal.evidence, acted=since or now, quiet=quiet, ticket=ticket)
     version, until = version_of(policy), now + lasts
     if hint is None:
         ident = hashlib.blake2b(f"{proposal.node} {format_time(now)}".encode(), digest_size=8).hexdigest()

@@ -13,12 +13,14 @@ import orjson
 from schedulers.policy.settings import Mode
 from store.hints.outbox import Delivery
 from store.records.event import format_time
-from store.records.hint import Hint
+from store.records.hint import LIVE_STATES, Hint
 
 MAX_PAYLOAD_BYTES = 20_000
 # Not an action: a word to those who asked for it that a hint waits for a person (`states: [proposed]`).
 PROPOSED = "proposed"
 RELEASE = "release"
+# Neither: a node that is held for us needs hands; once for each case (`states: [repair]`).
+TICKET, REPAIR = "ticket", "repair"
 
 
 def delivery_of(hint: Hint, action: str, scheduler: str, mode: Mode, now: datetime) -> Delivery:
@@ -29,14 +31,31 @@ def delivery_of(hint: Hint, action: str, scheduler: str, mode: Mode, now: dateti
 
 
 def ident_of(hint: Hint, action: str, scheduler: str) -> str:
-    """The webhook-id: another one once the hint is raised or renewed."""
+    """The webhook-id: another one once the hint is raised or renewed; a ticket's, once that was closed."""
+    if action == TICKET:
+        return f"{hint.id}.{TICKET}.{_closings(hint)}.{scheduler}"
     return f"{hint.id}.{action}.{int(hint.valid_until.timestamp())}.{scheduler}"
+
+
+def asks_repair(hint: Hint) -> bool:
+    """Whether a standing hint's node is a case for people: drained for what they must mend, or it failed its tests.
+
+    Once a ticket about it was closed, only what its test says since counts.
+    """
+    if hint.job is not None or hint.is_control or hint.state not in LIVE_STATES:
+        return False
+    return hint.evidence.repair is not None or (hint.action == "drain" and hint.evidence.ticket is None)
+
+
+def _closings(hint: Hint) -> int:
+    return 0 if hint.evidence.ticket is None else hint.evidence.ticket.closings
 
 
 def payload(hint: Hint, action: str, mode: Mode, now: datetime) -> dict[str, Any]:
     """The document that is sent: under 20 kB, without the evidence where that is too long.
 
-    Of a proposal `action` is `proposed`, and `asks` what it would be: nobody can take it for an order.
+    Of a proposal `action` is `proposed`, and `asks` what it would be: nobody can take it for an order. Of a ticket it
+    is `ticket`, and `ticket` the id by which it is closed.
     """
     data = hint.to_row() | {
         "action": action,
@@ -44,8 +63,10 @@ def payload(hint: Hint, action: str, mode: Mode, now: datetime) -> dict[str, Any
         "created": format_time(hint.created),
         "valid_until": format_time(hint.valid_until),
     }
-    if action == PROPOSED:
+    if action in (PROPOSED, TICKET):
         data["asks"] = hint.action
+    if action == TICKET:
+        data["ticket"] = f"{hint.id}.{_closings(hint)}"
     document = {"type": f"foreshock.hint.{action}", "timestamp": format_time(now), "data": data}
     if len(orjson.dumps(document)) > MAX_PAYLOAD_BYTES:
         data["evidence"] = {"left_out": "too long: GET /api/v1/hints has it"}

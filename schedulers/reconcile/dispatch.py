@@ -15,9 +15,12 @@ from schedulers.policy.settings import Mode, Stop
 from schedulers.reconcile.delivery import (
     PROPOSED,
     RELEASE,
+    REPAIR,
+    TICKET,
     DeliveryOutcome,
     HintReceiver,
     action_of,
+    asks_repair,
     delivery_of,
     ident_of,
     is_of_verdict,
@@ -146,6 +149,8 @@ def over(delivery: Delivery, hint: Hint | None, now: datetime) -> str | None:
         return None
     if hint.state not in OPEN_STATES or hint.valid_until <= now:
         return "expired"
+    if action == TICKET:
+        return None if asks_repair(hint) and delivery.id == ident_of(hint, TICKET, delivery.scheduler) else "superseded"
     # Raised, renewed or approved since: what is tried again late must not undo what came after it.
     current = PROPOSED if hint.state == "proposed" else hint.action
     if (hint.state in LIVE_STATES or action == PROPOSED) and delivery.id != ident_of(hint, current, delivery.scheduler):
@@ -246,7 +251,12 @@ def _owe_new(connection: sa.Connection, means: Dispatch, now: datetime) -> None:
     for taken in deliveries_of_ended_hints(connection, _ENDED, now - _RELEASE_FOR):
         ended = read_hint(connection, taken.hint)
         receiver = names.get(taken.scheduler)
-        if ended is None or receiver is None or action_of(taken) == RELEASE or _is_over_by_itself(ended, receiver):
+        if (
+            ended is None
+            or receiver is None
+            or action_of(taken) in (RELEASE, TICKET)
+            or _is_over_by_itself(ended, receiver)
+        ):
             continue
         shadow = taken.payload["data"]["mode"] == "shadow"
         if means.mode != "shadow" or shadow:
@@ -268,6 +278,8 @@ def _not_yet_owed(connection: sa.Connection, means: Dispatch) -> list[tuple[Hint
         for scheduler in means.schedulers:
             if scheduler.wants(hint.action, state):
                 wanted[ident_of(hint, action, scheduler.name)] = (hint, action, scheduler.name)
+            if asks_repair(hint) and scheduler.wants(hint.action, REPAIR):
+                wanted[ident_of(hint, TICKET, scheduler.name)] = (hint, TICKET, scheduler.name)
     known = known_deliveries(connection, wanted)
     return [found for ident, found in wanted.items() if ident not in known]
 

@@ -78,6 +78,8 @@ def title(data: Mapping[str, Any]) -> str:
         return f"{data['verdict']['class']} {node}"
     if data["action"] == "release":
         return f"over: {node} ({_DONE.get(str(data.get('state')), 'ended')})"
+    if data["action"] == "ticket":
+        return f"repair {node}"
     if data.get("state") == "proposed":
         return f"approve? {chat_text(data.get('asks', data['action']))} {node}"
     shadow = "shadow: " if data.get("mode") == "shadow" else ""
@@ -94,6 +96,7 @@ def lines(data: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("spare", evidence.spare),
         ("probability", None if "verdict" not in data else f"{data['verdict']['probability']:.0%}"),
         ("valid until", data.get("valid_until")),
+        ("ticket", data.get("ticket")),
         ("verdict" if "verdict" in data else "hint", data.get("id")),
     ]
     if data.get("state") == "proposed":

@@ -25,7 +25,8 @@ class WebhookSettings:
     template_file: str = ""  # of format template
     content_type: str = "application/json"  # of format template
     actions: tuple[str, ...] = ()  # that it is told; none: all, of chats and pagers LOUD_ACTIONS
-    states: tuple[str, ...] = ()  # approved (the default), proposed: that a hint waits for a person
+    states: tuple[str, ...] = ()  # approved (the default), proposed: that a hint waits for a person, repair: a ticket
+    server: str = ""  # https://...: where people and programs reach this server; for the links in a ticket
     verdicts: bool = False  # it is told of verdicts, too, as they open, are revised and end (docs/verdicts.md)
     allow: tuple[str, ...] = ()  # networks that its name may lead to
     avoid_takes: bool = False  # what it makes of an avoid takes the node out of use: budgets.avoid_nodes and so on hold

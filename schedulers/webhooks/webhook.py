@@ -6,12 +6,13 @@ Addresses come from the operator's file alone, and still each is looked at befor
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-from schedulers.reconcile.delivery import DeliveryOutcome
+from schedulers.reconcile.delivery import TICKET, DeliveryOutcome, action_of
 from schedulers.webhooks.format import AnswerFailure, MessageFormat
 from schedulers.webhooks.formats.alertmanager import ALERTMANAGER
 from schedulers.webhooks.formats.cloudevents import CLOUDEVENTS
@@ -106,10 +107,22 @@ class Webhook:
             return False
         return self.send_shadow if state == "shadow" else state in (self._settings.states or ("approved",))
 
+    def _linked(self, delivery: Delivery) -> Delivery:
+        """A ticket with its links: to the node's evidence, and to where its closing is told."""
+        if not self._settings.server or action_of(delivery) != TICKET:
+            return delivery
+        data, base = delivery.payload["data"], f"{self._settings.server.rstrip('/')}/api/v1"
+        links = {
+            "rma": f"{base}/nodes/{quote(data['node'], safe='')}/rma",
+            "close": f"{base}/tickets/{quote(data['ticket'], safe='')}/close",
+        }
+        return replace(delivery, payload={**delivery.payload, "data": {**data, **links}})
+
     def send(self, delivery: Delivery, now: datetime) -> DeliveryOutcome:
         """POST one delivery, signed as of now."""
         try:
-            answer = post(self._way, self._format.write(delivery, self._secrets.read(), now))
+            message = self._format.write(self._linked(delivery), self._secrets.read(), now)
+            answer = post(self._way, message)
         except SecretError as error:
             return DeliveryOutcome("retry", str(error)[:300])
         except AddressRefusedError as error:

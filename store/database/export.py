@@ -3,6 +3,7 @@
     nodes.parquet  incidents.parquet ...  events/day=2025-03-01.parquet  telemetry/day=2025-03-01.parquet ...
 
 Read one with `pandas.read_parquet("FOLDER/events")`: all its days. Columns that hold JSON are JSON text.
+Daily, incidents and outages are a file a day, too, of the day on which each began; and what came late is looked for.
 Models, ledgers (computed from the rest) and the server's own book-keeping are left out.
 """
 
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from store.database.partitions import DIVIDED
+from store.database.retention import MINIMUM
 from store.tables import hint_tables, schema, topology_tables, verdict_tables
 
 # The rows of a table as Arrow tables, a bounded number at a time: PostgreSQL's through COPY, SQLite's by a cursor.
@@ -57,7 +59,13 @@ def _query(table: sa.Table, span: TimeSpan | None, columns: Sequence[sa.ColumnEl
     query = sa.select(*columns)
     if span is None:
         return query.order_by(*table.primary_key)
-    return query.where(table.c.time >= span[0], table.c.time < span[1]).order_by(table.c.time, *table.primary_key)
+    moment = _moment(table)
+    return query.where(moment >= span[0], moment < span[1]).order_by(moment, *table.primary_key)
+
+
+def _moment(table: sa.Table) -> sa.Column[Any]:
+    """By which a row is one of a day."""
+    return table.c.time if "time" in table.c else table.c.start
 
 
 def _read_cursor(connection: sa.Connection, table: sa.Table, span: TimeSpan | None) -> Iterator[pa.Table]:
@@ -173,6 +181,8 @@ _DAY = timedelta(days=1)
 # When a file's rows were read, in its footer: a day is whole once it was read so long after its end.
 _EXPORTED = b"foreshock.exported"
 _LATE = timedelta(days=1)
+# Of these a day's file is written anew whenever a row of it is another: an outage ends, an incident grows.
+DAILY = ("incidents", "outages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +199,7 @@ def export(
     tables: Collection[str] | None = None,
     days: ExportRange | None = None,
     force: bool = False,
+    daily: bool = False,
 ) -> dict[str, int]:
     """Write tables into a folder that is there; returns the rows of each that lie there now.
 
@@ -198,6 +209,7 @@ def export(
     Args:
         tables: names of EXPORTED; None for all.
         days: of events, telemetry and scores.
+        daily: DAILY are a file a day, too, and a whole day is written again where it holds more rows by now.
 
     Raises:
         OSError: a file cannot be written; whole files stay, none is left half.
@@ -207,33 +219,42 @@ def export(
         name = f"{table.name}"
         if tables is not None and name not in tables:
             continue
-        if name in DIVIDED:
-            counts[name] = _export_days(engine, table, folder / name, (days or ExportRange(), force))
+        if name in DIVIDED or (daily and name in DAILY):
+            counts[name] = _export_days(engine, table, folder / name, (days or ExportRange(), force, daily))
         else:
             counts[name] = _write(engine, table, folder / f"{name}.parquet")
     return counts
 
 
-def _export_days(engine: sa.Engine, table: sa.Table, folder: Path, how: tuple[ExportRange, bool]) -> int:
-    days, force = how
+def _export_days(engine: sa.Engine, table: sa.Table, folder: Path, how: tuple[ExportRange, bool, bool]) -> int:
+    days, force, daily = how
     folder.mkdir(exist_ok=True)
     count = 0
     for day in _days(engine, table, days):
         file = folder / f"day={day:%Y-%m-%d}.parquet"
-        there = None if force else _whole(file, table, day)
+        there = None if force or table.name in DAILY else _whole(file, table, day)
+        if there is not None and daily and _count(engine, table, day) > there:
+            there = None
         count += _write(engine, table, file, day) if there is None else there
     return count
+
+
+def _count(engine: sa.Engine, table: sa.Table, day: datetime) -> int:
+    within = (_moment(table) >= day, _moment(table) < day + _DAY)
+    with engine.connect() as connection:
+        return int(connection.scalar(sa.select(sa.func.count()).select_from(table).where(*within)) or 0)
 
 
 def _days(engine: sa.Engine, table: sa.Table, days: ExportRange) -> Iterator[datetime]:
     """The days that have rows, the oldest first; gaps are passed in one step."""
     since = days.since
     while True:
-        query = sa.select(sa.func.min(table.c.time, type_=schema.UtcTime()))
+        moment = _moment(table)
+        query = sa.select(sa.func.min(moment, type_=schema.UtcTime()))
         if since is not None:
-            query = query.where(table.c.time >= since)
+            query = query.where(moment >= since)
         if days.until is not None:
-            query = query.where(table.c.time < days.until)
+            query = query.where(moment < days.until)
         with engine.connect() as connection:
             found = connection.scalar(query)
         if found is None:
@@ -264,7 +285,18 @@ def _write(engine: sa.Engine, table: sa.Table, file: Path, day: datetime | None 
             for rows in read_rows(connection, table, None if day is None else (day, day + _DAY)):
                 writer.write_table(rows.cast(columns))
                 count += rows.num_rows
-        unfinished.replace(file)
+        if day is None or table.name not in DAILY or not _stands(file, unfinished, day):
+            unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)
     return count
+
+
+def _stands(file: Path, fresh: Path, day: datetime) -> bool:
+    """Whether a day's file stays as it is: it holds what a fresh one would, or what has been pruned since."""
+    try:
+        rows, news = pq.read_table(file), pq.read_table(fresh)
+    except (OSError, pa.ArrowException):
+        return False
+    pruned = datetime.now(UTC) - timedelta(days=MINIMUM.incidents_days or 0)
+    return bool(rows.equals(news)) or (day < pruned and news.num_rows < rows.num_rows)

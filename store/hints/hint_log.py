@@ -199,7 +199,7 @@ def close_hint(
         connection.execute(made.on_conflict_do_update(index_elements=["node"], set_={"time": made.excluded.time}))
     current = _read_again(connection, ended)
     evidence = replace(current.evidence, closed=StateChange(actor, now))
-    return _save_evidence(connection, replace(current, evidence=evidence))
+    return save_evidence(connection, replace(current, evidence=evidence))
 
 
 def approve_hint(connection: sa.Connection, hint: Hint, now: datetime, actor: str) -> Hint:
@@ -209,14 +209,14 @@ def approve_hint(connection: sa.Connection, hint: Hint, now: datetime, actor: st
         return approved
     current = _read_again(connection, approved)
     evidence = replace(current.evidence, approved=StateChange(actor, now))
-    return _save_evidence(connection, replace(current, evidence=evidence))
+    return save_evidence(connection, replace(current, evidence=evidence))
 
 
 def add_approval(connection: sa.Connection, hint: Hint, given: Approval) -> Hint:
     """Write down one person's approval of a hint that needs another's, too: it stays proposed."""
     current = _read_again(connection, hint)
     approvals = (*(each for each in current.evidence.approvals or () if each.action == given.action), given)
-    approved = _save_evidence(connection, replace(current, evidence=replace(current.evidence, approvals=approvals)))
+    approved = save_evidence(connection, replace(current, evidence=replace(current.evidence, approvals=approvals)))
     note(connection, given.time, given.by, approved, {"hint": hint.action, "approval": f"{len(approvals)} of 2"})
     return approved
 
@@ -226,7 +226,8 @@ def _read_again(connection: sa.Connection, hint: Hint) -> Hint:
     return read_hint(connection, hint.id) or hint
 
 
-def _save_evidence(connection: sa.Connection, hint: Hint) -> Hint:
+def save_evidence(connection: sa.Connection, hint: Hint) -> Hint:
+    """Write a hint's evidence, whatever else has become of it; the audit row is the caller's."""
     connection.execute(sa.update(_HINTS).where(_HINTS.c.id == hint.id).values(evidence=hint.evidence.to_json()))
     return hint
 

@@ -110,6 +110,17 @@ class RepairCase:
 
 
 @dataclass(frozen=True, slots=True)
+class TicketClosing:
+    """The last closed ticket of the node: who closed it, how many were, what its system calls it, and what it says."""
+
+    by: str
+    time: datetime
+    closings: int
+    reference: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """One hint's evidence. Every field that is not known is None, a flag False.
 
@@ -144,6 +155,7 @@ class Evidence:
     quiet: str | None = None
     release: ReleaseWait | None = None
     repair: RepairCase | None = None
+    ticket: TicketClosing | None = None
     approvals: tuple[Approval, ...] | None = None
     approved: StateChange | None = None
     closed: StateChange | None = None
@@ -278,6 +290,7 @@ _READERS: Mapping[str, _Reader] = {
     "quiet": _text,
     "release": _part(ReleaseWait, since=_moment, waits=_text),
     "repair": _part(RepairCase, since=_moment, tries=_whole, detail=_text),
+    "ticket": _part(TicketClosing, by=_text, time=_moment, closings=_whole, reference=_text, text=_text),
     "approvals": _list_of(_part(Approval, by=_text, person=_text, action=_text, time=_moment)),
     "approved": _CHANGE,
     "closed": _CHANGE,

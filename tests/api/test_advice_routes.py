@@ -1,13 +1,24 @@
 """`GET /advice/...` and `GET /what-if` over a stored run: answers, errors, a ledger stored by an older server."""
 
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import orjson
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from stored_run import END, at, store_run
 
+from api.app import create_app
 from goodput.stored.computation import compute
 from store.database.connections import writing
 from store.runs.ledgers import StoredLedger, save_ledgers
+from wire.advice import CheckpointAdviceJson, GainsAdviceJson
+from wire.message import decode
+from wire.money.price import parse_price
+
+from .conftest import QUIET, Clock
 
 
 @pytest.fixture
@@ -104,3 +115,19 @@ def test_an_empty_server_says_what_is_missing(client: TestClient, path: str) -> 
     answer = client.get(f"/api/v1/{path}")
     assert answer.status_code == 404
     assert "ingest" in answer.json()["detail"]
+
+
+def test_a_gain_is_told_in_money_a_day_where_a_price_is_set(engine: sa.Engine, clock: Clock) -> None:
+    """Its share of the run's GPUs, exactly; the shapes are as published."""
+    store_run(engine)
+    settings = replace(QUIET, gpu_hour_price=parse_price("2.50 EUR"))
+    with TestClient(create_app(settings, engine, clock)) as client:
+        checkpoint, gains = (get(client, f"advice/{name}") for name in ("checkpoint", "gains"))
+        replayed = get(client, "what-if", detection_s=10)["replayed"]
+    assert decode(GainsAdviceJson, orjson.dumps(gains)).gains[0].money_per_day is not None
+    assert decode(CheckpointAdviceJson, orjson.dumps(checkpoint)).money_per_day is not None
+    gpus: Any = gains["gpus"]
+    told: Any = [checkpoint, replayed, *gains["gains"]]  # type: ignore[misc]
+    for one in told:
+        day = Decimal(repr(one["gain"])) * gpus * 24 * Decimal("2.50")
+        assert Decimal(one["money_per_day"]["amount"]) == day

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, get_args
 
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from wire_check import check_answer
 
 from api.app import create_app
 from goodput.formulas.shape import Shape
@@ -17,6 +19,9 @@ from store.records.event import Device, Event
 from store.records.job import Job, LossKey
 from store.records.node import Node
 from store.runs.ledgers import save_ledgers
+from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, LossJson
+from wire.message import Page
+from wire.money.price import parse_price
 
 from .conftest import NOW, QUIET
 
@@ -156,3 +161,38 @@ def test_what_cannot_be_answered_is_refused(client: TestClient, path: str, asked
     assert client.get(path, params=asked).status_code == 422
     assert get(client, LIST)["items"] == []
     assert get(client, CLUSTER)["gpu_hours"]["existing"] is None
+
+
+def unpriced(told: Any, money: Any = None) -> list[str]:
+    """The names of amounts of GPU-hours that have not exactly their money beside them, at 2.50 EUR an hour."""
+    found = []
+    if isinstance(told, list):
+        return [name for one in told for name in unpriced(one)]
+    for name, hours in told.items() if isinstance(told, dict) else ():
+        if isinstance(hours, dict | list):
+            found += unpriced(hours, told.get("money") if name == "gpu_hours" else None)
+        if not isinstance(hours, int | float) or (money is None and "gpu_h" not in name):
+            continue
+        cost = (told if money is None else money).get(name.replace("gpu_hours", "money"))
+        if cost != {"currency": "EUR", "amount": f"{Decimal(repr(hours)) * Decimal('2.50'):f}"}:
+            found.append(name)
+    return found
+
+
+def test_every_gpu_hour_is_told_in_money_where_a_price_is_set(any_engine: sa.Engine) -> None:
+    """Exactly, beside it, in the published shapes; where none is set nothing says money."""
+    fill(any_engine)
+    ledger = "/api/v1/runs/run-0/goodput"
+    kinds = {CAUSES: CausesJson, LIST: Page[LossJson], CLUSTER: ClusterGoodputJson, ledger: LedgerJson}
+    priced = replace(QUIET, gpu_hour_price=parse_price("2.50 EUR"))
+    for settings in (priced, QUIET):
+        with TestClient(create_app(settings, any_engine, lambda: NOW)) as client:
+            for path, kind in kinds.items():
+                told = client.get(path)
+                check_answer(kind, told.json())
+                assert ("money" in told.text) == (settings is priced), path
+                assert not unpriced(told.json()) or settings is QUIET, path
+            cluster = get(client, "/api/v1/cluster")
+            page = client.get("/api/v1/print/week").text
+        assert cluster.get("gpu_hour_price") == ({"currency": "EUR", "amount": "2.50"} if settings is priced else None)
+        assert ("GPU-hours lost to them (EUR 40.00)" in page, "EUR" in page) == (settings is priced,) * 2

@@ -21,7 +21,7 @@ from store.events.append import append_jobs, append_links, append_nodes
 from store.hints.hint_log import save_hint
 from store.hints.outcomes import HintOutcome, save_outcomes
 from store.records.event import format_time
-from store.records.hint import Evidence, Hint
+from store.records.hint import Evidence, Hint, HintCost
 from store.records.job import Job
 from store.records.node import Node
 from store.tables import schema
@@ -30,6 +30,7 @@ from wire.events import AuditJson, IncidentJson
 from wire.goodput import RunJson
 from wire.hints import HintJson
 from wire.message import Page
+from wire.money.price import parse_price
 from wire.nodes import ScoreJson, TopologyJson
 
 from .conftest import NOW, QUIET, Clock
@@ -256,3 +257,19 @@ def test_the_topology_is_whole(client: TestClient, engine: sa.Engine) -> None:
     assert topology["nodes"] == [{"node": "n1", "rack": "r1", "leaf": "leaf-1"}]
     (shown,) = topology["links"]
     assert {name: value for name, value in shown.items() if value is not None} == cable
+
+
+def test_what_a_hint_holds_and_a_failure_would_cost_is_told_in_money(any_engine: sa.Engine) -> None:
+    """Where a price is set, of the hours of its evidence; of a hint without them nothing."""
+    cost = HintCost(192.0, 2500.0, "llm")
+    made = (Hint(name, name, "cordon", "proposed", "r", "foreshock", NOW, NOW + HOUR, Evidence(cost=found))
+            for name, found in (("a", cost), ("b", None)))  # fmt: skip
+    with writing(any_engine).begin() as connection:
+        for hint in made:
+            save_hint(connection, hint, NOW, {"change": "made"})
+    for price in (parse_price("2.50 EUR"), None):
+        with TestClient(create_app(replace(QUIET, gpu_hour_price=price), any_engine, lambda: NOW)) as client:
+            found = {one["id"]: one for one in listed(client, "hints", HintJson)}
+        money = [(found["a"].get(name) or {}).get("amount") for name in ("held_money", "failure_money")]
+        assert money == (["480.000", "6250.000"] if price else [None, None])
+        assert "held_money" not in found["b"]

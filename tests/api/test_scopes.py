@@ -25,6 +25,7 @@ SCOPE_OF = dict.fromkeys(
 )
 SCOPE_OF |= {"reset_breaker": "act:reset", "post_stop": "act:stop", "ack_hint": "report", "report_validation": "report"}
 SCOPE_OF |= {"post_outages": "ingest:fleet", "post_alerts": "ingest:fleet", "ask_placement": "read", "enroll": "join"}
+SCOPE_OF |= {"close_ticket": "ticket"}
 TOKENS = tuple(Token(scope, hash_token(f"{scope}-secret"), frozenset({scope})) for scope in SCOPES)
 
 

@@ -14,6 +14,7 @@ from goodput.formulas.shape import Shape
 from schedulers.policy.settings import Budgets
 from store.database.retention import RetentionPeriods
 from wire.access.address import is_loopback
+from wire.money.price import parse_price
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "foreshock.example.yaml"
 SECRET = "whsec_c2hvd24taW4tYW4tZXhhbXBsZS1vbmx5LTEyMzQ="
@@ -234,3 +235,12 @@ def test_a_note_is_of_a_node(tmp_path: Path) -> None:
     """What people should know of it; a name that is none is refused."""
     assert load(tmp_path, "inventory: {notes: {gpu-017: On loan.}}").inventory.notes == {"gpu-017": "On loan."}
     assert "f.yaml:1, inventory: 'node' is 'gpu 017'" in refused(tmp_path, "inventory: {notes: {gpu 017: On loan.}}")
+
+
+def test_the_price_of_a_gpu_hour_is_one_text(tmp_path: Path) -> None:
+    """In the file or the environment; anything else is refused by its key."""
+    price = parse_price("2.50 EUR")
+    assert load(tmp_path, "gpu_hour_price: 2.50 EUR").gpu_hour_price == price
+    assert load(tmp_path, "gpu_hour_price: null", FORESHOCK_GPU_HOUR_PRICE="2.50 EUR").gpu_hour_price == price
+    assert load(tmp_path, "gpu_hour_price: null").gpu_hour_price is None
+    assert "gpu_hour_price: '2.5' is no price of a GPU-hour" in refused(tmp_path, "gpu_hour_price: 2.50")

@@ -1,6 +1,7 @@
 """`foreshock diagnose` and the shapes of the JSON that programs read, as DESIGN promises them."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,10 @@ def test_a_demo_does_not_write_into_a_database_that_holds_data(url: str, tmp_pat
     broken = run("demo", "--db", f"sqlite:///{tmp_path}/no/such/x.db", "--no-browser")
     assert (broken.exit_code, broken.stdout) == (2, "")
     assert "create it first" in broken.stderr
+
+
+def test_what_is_at_stake_is_told_in_money_at_the_price_that_is_given(url: str) -> None:
+    """Exactly, beside the hours; without a price nothing is."""
+    for one in document("diagnose", "--db", url, "--gpu-hour-price", "2.50 EUR"):
+        assert Decimal(one["money_at_stake"]["amount"]) == Decimal(repr(one["gpu_hours_at_stake"])) * Decimal("2.50")
+    assert "money_at_stake" not in document("diagnose", "--db", url)[0]

@@ -1,6 +1,7 @@
 """`foreshock goodput --by`, `--cluster` and `--html`, on a run that failed once."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
@@ -107,3 +108,23 @@ def test_what_cannot_be_done_fails_in_one_sentence(url: str, arguments: tuple[st
     result = run("--db", url, *arguments)
     assert result.exit_code == 2, result.output
     assert sentence in result.stderr
+
+
+def test_hours_are_told_in_money_at_the_price_that_is_given(url: str, tmp_path: Path) -> None:
+    """Each view, by option or environment; the report too; what is no price is a usage error."""
+    told = json.loads(run("--db", url, "--by", "node", "--gpu-hour-price", "2.50 EUR", "--json").stdout)
+    assert told["total"]["lost_money"]["currency"] == "EUR"
+    assert float(told["total"]["lost_money"]["amount"]) == told["total"]["lost_gpu_hours"] * 2.5 > 0
+    out = tmp_path / "report.html"
+    for view in (["--by", "node"], ["--cluster"], [], ["--html", str(out)]):
+        shown = CliRunner(env={"FORESHOCK_GPU_HOUR_PRICE": "300 JPY"}).invoke(
+            foreshock, ["goodput", "--db", url, *view]
+        )
+        assert shown.exit_code == 0, shown.output
+        text = out.read_text() if "--html" in view else shown.stdout
+        assert re.search(r"JPY [1-9]", text), view
+        bare = run("--db", url, *view)
+        assert "JPY" not in (out.read_text() if "--html" in view else bare.stdout)
+    refused = run("--db", url, "--gpu-hour-price", "2,50")
+    assert refused.exit_code == 2
+    assert "write 2.50 EUR" in refused.output

@@ -90,5 +90,9 @@ def test_the_outcomes_as_json(url: str) -> None:
         ("shadow", 1, 1),
         ("acted", 1, 0),
     ]
+    priced = run("outcomes", "--db", url, "--gpu-hour-price", "1000 EUR", "--json").output
+    for one in json.loads(priced)["tallies"]:
+        assert float(one["held_money"]["amount"]) == one["held_gpu_h"] * 1000
+    assert "held EUR" in run("outcomes", "--db", url, "--gpu-hour-price", "1000 EUR").output
     assert run("outcomes", "--db", url, "--days", "2").output.startswith("no hint of the last 2 days has been judged")
     assert run("outcomes", "--db", url, "--days", "0").exit_code == 2

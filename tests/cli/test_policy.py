@@ -191,7 +191,10 @@ def test_a_dry_run_tells_what_would_have_been_saved(url: str, tmp_path: Path) ->
     assert mine["needless_moves"] == 1  # job 7 was asked to go on without b, and ended well
     assert [one["run"] for one in told["episodes"] if one["action"] == "swap"] == ["r"]
     page = run(*words).output
-    assert "1 interruptions cost 40 GPU-hours" in page
+    priced = run(*words, "--gpu-hour-price", "2.50 EUR").output
+    assert "1 interruptions cost 40 GPU-hours, EUR 100.00" in priced
+    assert "this policy: net EUR " in priced
+    assert "1 interruptions cost 40 GPU-hours\n" in page
     assert "NET GPU H" in page
 
 

@@ -2,11 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dashboard.panels import frames
+from dashboard.panels import frames, hint_card
+from dashboard.text import verdicts as sayings
 from wire.events import AuditJson, DeviceJson, EventJson, IncidentJson
 from wire.goodput import CulpritJson, InterruptionJson
 from wire.hints import HintJson
+from wire.money.price import parse_price
 from wire.nodes import NodeJson, OutageJson
+from wire.verdicts import VerdictJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 GPU = DeviceJson(type="gpu", pci="0000:0f:00.0", index=3)
@@ -144,3 +147,19 @@ def test_the_worst_nodes_come_first() -> None:
         NodeJson(node="x", state="dreaming"),
     ]
     assert [node.node for node in frames.worst_first(nodes)] == ["a", "b", "c", "x", "d", "e", "f"]
+
+
+def test_rows_tell_the_money_of_their_hours_where_a_price_is_set() -> None:
+    """Of the hours as they are, not as they are shown; without a price there is no such column."""
+    price = parse_price("2.50 EUR")
+    assert frames.bucket_rows({"waiting": 900.0}, 900.0, 16, price)[0]["money"] == "EUR 10.00"
+    assert frames.bucket_rows({"waiting": 900.0}, 900.0, None, price)[0]["money"] == ""
+    assert "money" not in frames.bucket_rows({"waiting": 900.0}, 900.0, 16)[0]
+    stop = InterruptionJson(time=NOW, lost_s=3600.0)
+    assert frames.interruption_rows([stop], NOW, 16, price)[0]["money"] == "EUR 40.00"
+    cost, money = {"held_gpu_h": 192.0}, (price.of(192.0), None)
+    assert hint_card.costs(cost, money) == "up to 192 GPU-hours of this node until it expires (EUR 480.00)"
+    verdict = VerdictJson(rank=1, probability=0.9, cause_class="gpu", name="n", since=NOW, jobs=["llm"],
+                          gpu_hours_at_stake=40.0, money_at_stake=price.of(40.0))  # fmt: skip
+    assert sayings.stake(verdict) == "40 (EUR 100.00)"
+    assert "40 GPU-hours at stake (EUR 100.00)" in " ".join(sayings.headline(verdict, NOW)).replace("\\", "")

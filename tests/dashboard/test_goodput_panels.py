@@ -11,6 +11,8 @@ from dashboard.charts import cluster_charts
 from dashboard.panels.goodput import BY, headline
 from wire.goodput import ClusterGoodputJson, LossGroupJson, RangeJson
 
+from .conftest import CLUSTER
+
 NOW = datetime(2025, 3, 29, tzinfo=UTC)
 HOURS = {"existing": 1000.0, "out_planned": 0.0, "out_unplanned": 100.0, "schedulable": 900.0, "idle": 300.0}
 HOURS |= {"allocated": 600.0, "running": 570.0, "productive": 500.0}
@@ -116,3 +118,16 @@ def test_a_week_without_interruptions_says_so(drawn: Opened, api: Any) -> None:
 def test_losses_can_be_told_apart_by_all_that_the_server_knows() -> None:
     """The words of the page are the server's."""
     assert set(BY) == {"device", "node", "leaf", "code", "driver", "run", "cause"}
+
+
+def test_losses_are_told_in_money_where_the_server_has_a_price(drawn: Opened, api: Any) -> None:
+    """In the headline, the run's figures and the tables."""
+    api.answers["cluster"] = CLUSTER | {"gpu_hour_price": {"currency": "EUR", "amount": "2.50"}}
+    worth = {"lost_money": {"currency": "EUR", "amount": "80.0"}}
+    causes = api.answers["goodput/causes"]
+    items = [one | worth for one in causes["items"]]
+    api.answers["goodput/causes"] = causes | {"total": causes["total"] | worth, "items": items}
+    shown = drawn("goodput")
+    assert failing(shown) == []
+    assert "300 GPU-hours (EUR 750.00)" in seen(shown)
+    assert list(shown.dataframe[-1].value["money"]) == ["EUR 80.00", "EUR 80.00"]

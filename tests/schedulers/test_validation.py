@@ -17,6 +17,8 @@ import pytest
 import sqlalchemy as sa
 from real.patience import patience
 
+from schedulers.lifecycle.release import next_step
+from schedulers.lifecycle.tickets import close_ticket
 from schedulers.lifecycle.validation import Validator
 from schedulers.policy.settings import Release
 from store.database.connections import writing
@@ -28,9 +30,10 @@ from store.hints.validations import (
     unfinished,
     validations_of,
 )
-from store.records.hint import Evidence, Hint, ReleaseWait
+from store.records.hint import Evidence, Hint, ReleaseWait, RepairCase
 
 from .cluster import HOUR, NOW, hint
+from .receivers import Scripted, turn
 
 PATIENCE_S = patience(60.0)
 
@@ -319,3 +322,25 @@ def test_rows_of_another_test_system(any_engine: sa.Engine) -> None:
         )
         assert [row.seq for row in unfinished(connection)] == [second.seq]
         assert read_hint(connection, "h1") is None
+
+
+def test_a_closed_ticket_has_a_failed_node_tested_anew_and_only_a_pass_lets_it_go(bench: Bench) -> None:
+    """From the case of repair over its ticket, the closing and the test to what the next step is."""
+    one = waiting(bench.engine)
+    broken, whole = shell("exit 1", most_tries=1), shell("exit 0", most_tries=1)
+    bench.run(broken)
+    with writing(bench.engine).begin() as connection:
+        case = replace(one, evidence=replace(one.evidence, repair=RepairCase(NOW, 1)))
+        save_hint(connection, case, NOW, {"change": "case for repair"}, one)
+    desk = Scripted(states=("repair",))
+    turn(bench.engine, desk)
+    assert [row.passed for row in bench.run(whole)] == [False]  # nothing is run while it is a case
+    bench.validator.clock = lambda: NOW + HOUR
+    with writing(bench.engine).begin() as connection:
+        ticket = desk.got[0].payload["data"]["ticket"]
+        held = close_ticket(connection, ticket, ("HW-1", ""), NOW + HOUR, "desk", validates=True)
+    rows = bench.rows()
+    assert (held.state, next_step(held, rows, None, whole, NOW + HOUR)) == ("confirmed", "test")
+    rows = bench.run(whole)
+    assert [row.passed for row in rows] == [False, True]
+    assert next_step(held, rows, None, whole, NOW + HOUR) == "release"

@@ -1,10 +1,12 @@
 """Export: what goes out is what is there."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +14,7 @@ import sqlalchemy as sa
 
 from store.database import export as export_rows
 from store.database.connections import writing
-from store.database.export import EXPORTED, ExportRange, export
+from store.database.export import DAILY, EXPORTED, ExportRange, arrow_type, export
 from store.database.partitions import DIVIDED, ensure_days
 from store.database.retention import prune
 from store.events.append import (
@@ -283,3 +285,67 @@ def test_odd_texts_come_through(any_engine: sa.Engine, tmp_path: Path) -> None:
     export(any_engine, tmp_path, ["events"])
     assert read_back(tmp_path, schema.events) == stored(any_engine, schema.events)
     assert [row["message"] for row in read_back(tmp_path, schema.events)] == odd
+
+
+def test_a_daily_export_is_read_back_by_duckdb(any_engine: sa.Engine, tmp_path: Path) -> None:
+    """Five tables by the day; times, JSON and what is unknown come through, and days are folders' partitions."""
+    fill(any_engine)
+    tables = ("events", "incidents", "outages", "telemetry", "scores")
+    counts = export(any_engine, tmp_path, tables, daily=True)
+    with duckdb.connect() as lake:
+        lake.execute("SET TimeZone = 'UTC'")
+        for name in tables:
+            table = next(one for one in EXPORTED if one.name == name)
+            found = lake.sql(f"SELECT * FROM read_parquet('{tmp_path}/{name}/*.parquet')")  # noqa: S608
+            assert (found.columns, len(found.fetchall())) == ([c.name for c in table.columns], counts[name])
+            assert counts[name] == len(stored(any_engine, table)) > 0
+        joined = lake.sql(
+            f"SELECT e.node, e.time, e.attributes->>'pid', o.reason FROM '{tmp_path}/events/*.parquet' e "  # noqa: S608
+            f"JOIN '{tmp_path}/outages/day=2025-02-28.parquet' o USING (node) WHERE e.code = 79"
+        )
+        assert joined.fetchall() == [("n2", NOW, "1", "x")]
+
+
+def test_a_daily_export_writes_a_day_again_only_where_it_is_another(engine: sa.Engine, tmp_path: Path) -> None:
+    """An outage that ends, an event that came late; what is as it was is not touched, and what was pruned stays."""
+
+    def out(node: str, end: datetime | None) -> Outage:
+        return Outage(node, NOW - 2 * DAY, end, "DOWN", "x", None, False, "hardware")
+
+    with writing(engine).begin() as connection:
+        append_outages(connection, [out("n1", None), replace(out("n2", None), start=NOW)])
+    write_days(engine, 0, 2)
+    tables = ("events", "outages")
+    export(engine, tmp_path, tables, daily=True)
+    first, second = (tmp_path / "outages" / f"day=2025-{day}.parquet" for day in ("02-27", "03-01"))
+    before = (first.stat().st_ino, second.stat().st_ino)
+    export(engine, tmp_path, tables, daily=True)
+    assert (first.stat().st_ino, second.stat().st_ino) == before
+    with writing(engine).begin() as connection:
+        append_outages(connection, [out("n1", NOW)])
+    write_days(engine, 2, kind="late")
+    assert export(engine, tmp_path, tables, daily=True) == {"events": 3, "outages": 2}
+    assert first.stat().st_ino != before[0]
+    assert second.stat().st_ino == before[1]
+    assert pq.read_table(first)["end"].to_pylist() == [NOW]
+    assert pq.read_metadata(tmp_path / "events" / "day=2025-02-27.parquet").num_rows == 2
+    with writing(engine).begin() as connection:
+        append_outages(connection, [out("n3", NOW)])
+    export(engine, tmp_path, tables, daily=True)
+    with writing(engine).begin() as connection:
+        connection.execute(sa.delete(schema.outages).where(schema.outages.c.node == "n3"))
+    export(engine, tmp_path, tables, daily=True)
+    assert pq.read_table(first).num_rows == 2
+    assert list(tmp_path.glob("**/*.part")) == []
+
+
+def test_the_columns_are_those_that_the_page_tells() -> None:
+    """docs/store.md: who reads the files has no other place to look."""
+    page = (Path(__file__).parents[2] / "docs" / "store.md").read_text(encoding="utf-8")
+    for table in EXPORTED:
+        if table.name in (*DIVIDED, *DAILY):
+            columns = [f"`{column.name}` {_WORDS[str(arrow_type(column.type))]}" for column in table.columns]
+            assert f"| `{table.name}` | {', '.join(columns)} |" in page, ", ".join(columns)
+
+
+_WORDS = {"string": "text", "int64": "whole", "double": "float", "bool": "bool", "timestamp[us, tz=UTC]": "moment"}

@@ -23,7 +23,7 @@ from store.visible_text import visible_json
 
 FIELDS = (
     *("type", "timestamp", "webhook_id", "id", "node", "action", "state", "mode", "reason"),
-    *("owner", "created", "valid_until", "job", "score", "document"),
+    *("owner", "created", "valid_until", "job", "score", "document", "asks", "ticket", "rma", "close"),
 )
 
 

@@ -56,7 +56,7 @@ def evidence_pack(
     }
     for kind, rows in evidence.rows.items():
         files[f"{kind}.jsonl"] = b"".join(orjson.dumps(row) + b"\n" for row in rows)
-    files["verify.py"] = resources.files("cli.evidence").joinpath("verify.py").read_bytes()
+    files["verify.py"] = resources.files("api.evidence").joinpath("verify.py").read_bytes()
     told = {
         "format": FORMAT,
         **about,

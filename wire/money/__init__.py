@@ -1,0 +1,1 @@
+"""GPU-hours in the currency of a site."""
