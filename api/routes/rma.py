@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
 from api.edge.auth import Reader
+from api.edge.openapi import PREFIX
 from api.edge.problem import Problem
 from api.evidence.pack import evidence_pack
 from api.server.state import Server
@@ -15,7 +16,7 @@ from store.database.audit_chain import audit_head
 from store.events.node_evidence import node_evidence
 from store.records.event import format_time
 
-router = APIRouter(tags=["nodes"])
+router = APIRouter(prefix=PREFIX, tags=["nodes"])
 _ZIP = "application/zip"
 
 

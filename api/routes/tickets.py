@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Response
 from api.answers.reply import reply
 from api.edge.auth import TicketSystem
 from api.edge.body import described, json_of
-from api.edge.openapi import answer
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.routes.hints import check_own_hint
 from api.server.state import Server
@@ -16,7 +16,7 @@ from schedulers.lifecycle.tickets import close_ticket, hint_of_ticket
 from store.database.connections import in_turn
 from wire.hints import TicketClosingJson, TicketJson
 
-router = APIRouter(tags=["hints"])
+router = APIRouter(prefix=PREFIX, tags=["hints"])
 TicketId = Annotated[str, Path(min_length=1, max_length=300, pattern=r"^[^\x00]*$")]
 Said = Annotated[TicketClosingJson, Depends(json_of(TicketClosingJson))]
 
