@@ -102,7 +102,7 @@ class Upkeep:
         self._note("trained", {})
 
     def _aside(self) -> list[str]:
-        return ["--background", str(self.state.settings.training.nice)]
+        return ["--background", str(self.state.settings.training.nice), str(os.getpid())]
 
     def _renew(self) -> None:
         acquire(self.state.engine, _LEASE, self.holder, None, _LEASE_S)

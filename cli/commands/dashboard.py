@@ -20,7 +20,7 @@ from api.server.people_settings import PeopleSettings
 from cli.config.dashboard import DashboardSignIn, read_dashboard, write_secrets
 from cli.console.errors import Failure
 from cli.console.output import print_text
-from cli.processes.children import free_port
+from cli.processes.children import end_with_parent, free_port
 from wire.access.address import INSECURE_OPTION, clear_text, is_loopback, shared_secret
 
 START_S = 60.0
@@ -109,6 +109,7 @@ def running(place: DashboardAddress) -> Iterator[subprocess.Popen[bytes]]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
+            preexec_fn=end_with_parent,
             env=environment,
         )
         try:

@@ -122,14 +122,16 @@ def retire_command(ident: str, url: str, why: str) -> None:
 @click.option("--calibration-days", type=_DAYS, default=TrialSettings().calibration_days, show_default=True)
 @BACKGROUND_OPTION
 @JSON_OPTION
-def judge_command(url: str, at: datetime | None, background: int | None, as_json: bool, **chosen: Any) -> None:
+def judge_command(
+    url: str, at: datetime | None, background: tuple[int, int] | None, as_json: bool, **chosen: Any
+) -> None:
     """Have every model score beside the champion, and judge them by what came; the server does so by itself."""
     from cli.processes.workers import give_way
     from predictor.live.trial import judge, score_beside
     from predictor.model.forest import ModelError
 
     if background is not None:
-        give_way(background)
+        give_way(*background)
     settings, now = TrialSettings(**chosen), at or datetime.now(UTC)
     engine = open_store(url)
     try:

@@ -51,7 +51,7 @@ class Moment(click.ParamType[datetime]):
 @worker_options
 @BACKGROUND_OPTION
 @JSON_OPTION
-def train(url: str, until: datetime | None, as_json: bool, background: int | None, **chosen: Any) -> None:
+def train(url: str, until: datetime | None, as_json: bool, background: tuple[int, int] | None, **chosen: Any) -> None:
     """Fit a model for 24 hours and one for 7 days, judge them on a hold-out, and register them."""
     from cli.processes.workers import give_way, user_name, workers
     from predictor.live.training import TrainSettings
@@ -60,7 +60,7 @@ def train(url: str, until: datetime | None, as_json: bool, background: int | Non
     from store.models.registry import list_models
 
     settings = TrainSettings(
-        chosen["window_days"], role=chosen["role"], by=user_name() if background is None else give_way(background)
+        chosen["window_days"], role=chosen["role"], by=user_name() if background is None else give_way(*background)
     )
     if background is not None and until is not None:
         settings = replace(settings, now=until)

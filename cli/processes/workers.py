@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import getpass
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console.errors import Failure
+from cli.processes.children import end_with_parent
 from predictor.dataset.executor import Executor, ExecutorError, executor, suited_processes
 
 if TYPE_CHECKING:
@@ -21,19 +20,21 @@ if TYPE_CHECKING:
 
 # A command that a server runs beside itself: it gives way to others, and ends when the server does.
 
-_PR_SET_PDEATHSIG = 1
 BACKGROUND_OPTION = click.option(
-    "--background", type=click.IntRange(0, 19), hidden=True, help="Give way so far to others, and end with the parent."
+    "--background",
+    type=(click.IntRange(0, 19), click.IntRange(1)),
+    metavar="NICE PARENT",
+    hidden=True,
+    help="Give way so far to others, and end with the parent of this process id.",
 )
 
 
-def give_way(nice: int) -> str:
+def give_way(nice: int, parent: int) -> str:
     """Take a smaller share of the processor, and have the kernel end this process with its parent; whom it is for."""
     os.nice(nice)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() == 1:  # the parent was gone before
-            sys.exit(1)
+    end_with_parent()
+    if os.getppid() != parent:  # it was gone before
+        sys.exit(1)
     return "server"
 
 

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 from real.patience import patience
+from real.programs import wait_for
 
 from cli.commands import dashboard as room
 from cli.commands.dashboard import DashboardAddress, command, dashboard, running, stop
@@ -55,7 +56,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 0)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
 def test_it_answers_where_it_says_and_takes_its_child_down_with_it(number: int, status: int) -> None:
     """The address works once it is printed; after the signal nothing is left."""
     with started() as (process, url):
@@ -65,7 +66,8 @@ def test_it_answers_where_it_says_and_takes_its_child_down_with_it(number: int, 
         assert len(child) == 1
         process.send_signal(number)
         assert process.wait(timeout=patience(30)) == status
-        assert not is_alive(child[0])
+        assert number == signal.SIGKILL or not is_alive(child[0])
+        wait_for("the child has ended", lambda: not is_alive(child[0]))
 
 
 def test_a_child_that_ends_by_itself_ends_the_command_with_a_sentence() -> None:

@@ -1,6 +1,9 @@
 """`foreshock models` and `train --role`: which model serves, which are on trial, and a person's word on it."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
+from real.programs import need
 
 from cli.main import foreshock
 from store.database.connections import migrate, open_database, writing
@@ -85,3 +89,17 @@ def test_judging_without_scorings_says_so(tmp_path: Path) -> None:
     engine.dispose()
     broken = run("judge", "--db", url)
     assert (broken.exit_code, "damaged" in broken.output) == (2, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a process the first of its own")
+@pytest.mark.parametrize(("parent", "status"), [("1", 0), ("2", 1)])
+def test_a_server_that_is_the_first_process_of_a_container_has_its_models_judged(
+    engine: sa.Engine, parent: str, status: int
+) -> None:
+    """Its process id is the one that an orphan's parent has elsewhere; whose parent is another one does nothing."""
+    engine.dispose()
+    command = [sys.executable, "-m", "foreshock", "models", "judge", "--db", str(engine.url)]
+    server = f"import subprocess, sys; sys.exit(subprocess.call({[*command, '--background', '5', parent]}))"
+    apart = [need("unshare", "util-linux"), "--pid", "--fork", "--kill-child"]
+    done = subprocess.run([*apart, sys.executable, "-c", server], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (status, "no scoring is due\n" if status == 0 else "")
