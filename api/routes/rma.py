@@ -18,6 +18,8 @@ from store.records.event import format_time
 
 router = APIRouter(prefix=PREFIX, tags=["nodes"])
 _ZIP = "application/zip"
+# Of each of six kinds, the newest: about 10 MB of an answer in the making. `foreshock rma` packs up to 100,000.
+_MOST_ROWS = 2_000
 
 
 class PackQuery(BaseModel):
@@ -40,12 +42,15 @@ class PackQuery(BaseModel):
 def get_rma(
     _who: Reader, server: Server, node: Annotated[str, Path(max_length=255)], query: Annotated[PackQuery, Query()]
 ) -> Response:
-    """A ZIP with the records of hardware, a timeline and a manifest; without a signature and without an audit entry."""
+    """A ZIP with the records of hardware, a timeline and a manifest; without a signature and without an audit entry.
+
+    Of each kind the newest 2,000 at most: `older_left_out` in the manifest names the kinds that had more.
+    """
     made = server.wall()
     until = server.clock()
     since = until - timedelta(days=query.days)
     with server.engine.connect() as connection:
-        found = None if "\x00" in node else node_evidence(connection, node, since, until, query.device)
+        found = None if "\x00" in node else node_evidence(connection, node, since, until, query.device, _MOST_ROWS)
         head = audit_head(connection)
     if found is None:
         raise Problem(404, f"no node {node!r} has been heard of")

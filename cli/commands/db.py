@@ -104,8 +104,8 @@ def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> RetentionPer
 @DB_OPTION
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--table", "tables", multiple=True, help="Only this table; may be given several times.")
-@click.option("--since", help="Of events, telemetry and scores: only this day (2025-03-01) and later ones.")
-@click.option("--until", help="Of events, telemetry and scores: only days before this one.")
+@click.option("--since", help="Of what is a file a day: only this day (2025-03-01) and later ones.")
+@click.option("--until", help="Of what is a file a day: only days before this one.")
 @click.option("--force", is_flag=True, help="Write days anew that an earlier export has written whole.")
 @click.option(
     "--daily", is_flag=True, help="Incidents and outages by the day, too; days again to which rows came late."

@@ -287,6 +287,8 @@ def _webhook(table: dict[str, Any], place: str) -> WebhookSettings:
         raise Failure(f"{place}, url: {why}")
     _check_words(settings.actions, HINT_ACTIONS, f"{place}, actions")
     _check_words(settings.states, ("approved", "proposed", "repair"), f"{place}, states")
+    if "repair" in settings.states and settings.format == "alertmanager":
+        raise Failure(f"{place}, states: alertmanager is told of verdicts, and opens no ticket: take out `repair`")
     try:
         Webhook(settings)
     except SecretError as error:

@@ -6,12 +6,16 @@
 opensm's log says of a link between two switches that one of a switch's links changed, and not which. The list that it
 writes at the end of the same sweep lacks that link. A link is told as lost while both its switches are still listed:
 of a switch or an adapter's port that is gone the log says so by name. A port with another peer was cabled anew.
+A link that was lost before its switch went away and is lost after it is back is told again: the switch passes for
+well with all its links.
 The first list that is read is the one to compare with: what changed while nobody looked is not told, but a link that
 was told as lost and is back.
 """
 
+import os
+import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -28,6 +32,7 @@ _INTERVAL_S = 1.0
 _SETTLED_S = 0.1
 # Lines that are read: 100,000 adapters' links and 30,000 between switches are 260,000.
 _MOST_LINES = 1_000_000
+_MOST_CHARACTERS = 4_096  # of a line; opensm's have 400
 # Links that are remembered as lost, and as away with their switches.
 _MOST_LOST, _MOST_AWAY = 10_000, 100_000
 
@@ -85,6 +90,7 @@ class SubnetCollector:
         self._read: _Stamp | None = None  # as last taken
         self._known: SubnetLinks | None = None
         self._lost: dict[_Key, None] = {}  # as they were told
+        self._switches: frozenset[int] | None = None  # of the list before
 
     @property
     def spec(self) -> str:
@@ -103,7 +109,7 @@ class SubnetCollector:
                 " name its path, and let the sidecar run where opensm does"
             )
         self._lost = dict.fromkeys(((a, b), (c, d)) for a, b, c, d in (position or {}).get("lost", []))
-        self._seen = self._read = self._known = None
+        self._seen = self._read = self._known = self._switches = None
         self._due = time.monotonic()
 
     def collect(self, wait_s: float) -> CollectorTurn:
@@ -116,8 +122,7 @@ class SubnetCollector:
         self._due = time.monotonic() + (_SETTLED_S if is_new and not is_settled else self._interval_s)
         if stamp is None or not is_new or not is_settled:
             return CollectorTurn()
-        with self._path.open(encoding="utf-8", errors="replace") as file:
-            found = SubnetLinks.of(listed_trunks(islice(file, _MOST_LINES)))
+        found = SubnetLinks.of(listed_trunks(islice(self._lines(), _MOST_LINES)))
         if self._stamp() != stamp:
             return CollectorTurn()
         self._read = stamp
@@ -130,10 +135,17 @@ class SubnetCollector:
 
     def _stamp(self) -> _Stamp | None:
         try:
-            stat = self._path.stat()
+            status = self._path.stat()
         except FileNotFoundError:
             return None
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+        return (status.st_ino, status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None
+
+    def _lines(self) -> Iterator[str]:
+        """The list's lines, each of a bounded length; a pipe in its place keeps nobody waiting."""
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+            while line := file.readline(_MOST_CHARACTERS):
+                yield line
 
     def _turn(self, found: SubnetLinks, now: datetime) -> CollectorTurn:
         lost, away = ({}, {}) if self._known is None else found.lost_since(self._known)
@@ -145,13 +157,30 @@ class SubnetCollector:
             link = cabled.get(key[0]) or cabled.get(key[1])
             if link is not None:
                 del self._lost[key]
-                events.append(_event("link_up", link, now))
-        for key, link in lost.items():
+                events.append(_event("link_up", _seen_from(key, link), now))
+        for key, link in (self._lost_still(found) | lost).items():
             events.append(_event("link_down", link, now))
             if len(self._lost) < _MOST_LOST:
                 self._lost[key] = None
+        self._switches = found.switches
         position = {"lost": [[*near, *far] for near, far in self._lost]}
         return CollectorTurn(events=tuple(events), position=position, lines=found.lines)
+
+    def _lost_still(self, found: SubnetLinks) -> dict[_Key, SubnetLink]:
+        """The links that were told, of switches that are back since the list before."""
+        back = frozenset() if self._switches is None else found.switches - self._switches
+        keys = [key for key in self._lost if any(guid in back for guid, _port in key)]
+        known = {end.guid: end for link in found.links.values() for end in link} if keys else {}
+        return {
+            key: SubnetLink(*(known[guid]._replace(port=port) for guid, port in key))
+            for key in keys
+            if all(guid in known for guid, _port in key)
+        }
+
+
+def _seen_from(key: _Key, link: SubnetLink) -> SubnetLink:
+    """A link with that end first that is one of a lost link's."""
+    return link if (link.near.guid, link.near.port) in key else SubnetLink(link.far, link.near)
 
 
 def _key(link: SubnetLink) -> _Key:

@@ -43,8 +43,9 @@ class RankWork:
         """One node's measures; what stands out is judged by what all ranks told last."""
         for rank, work in measured.items():
             if self.times.get(rank, time) <= time:
-                self.reports[rank] = (*self.reports.get(rank, ())[1 - _REPORTS :], work)
-                self.work_ms[rank], self.times[rank] = median(self.reports[rank]), time
+                told = self.reports[rank] = (*self.reports.get(rank, ())[1 - _REPORTS :], work)
+                # Of fewer the newest counts: a first one is often of a warm-up.
+                self.work_ms[rank], self.times[rank] = median(told) if len(told) == _REPORTS else work, time
                 self.changed += 1
         limit = self._limit()
         if limit is None:

@@ -427,7 +427,8 @@ class _Reading:
                 for switch in self._trunks.ends(change.place):
                     by_switch[switch].append(change)
         pairs = (pair for lost in by_switch.values() for pair in pairwise(sorted(lost)))
-        return {one for first, then in pairs if then.time - first.time <= _SAME for one in (first, then)}
+        near = (pair for pair in pairs if pair[1].time - pair[0].time <= _SAME and pair[0].place != pair[1].place)
+        return {one for pair in near for one in pair}
 
     def _explain_end(self, change: _Change, sweep: timedelta = _SWEEP) -> None:
         """An adapter that vanishes or returns: one notice of its switch was of that."""

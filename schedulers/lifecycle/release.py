@@ -167,7 +167,8 @@ def _kept(
         since = now if evidence.release is None else evidence.release.since
         evidence, word = replace(evidence, release=ReleaseWait(since, what)), f"waits {what}"
     if step == "repair" and evidence.repair is None:
-        failed = [test for test in tests if test.passed is False]
+        begun = evidence.ticket.time if evidence.ticket is not None else None
+        failed = [test for test in tests if test.passed is False and (begun is None or test.started >= begun)]
         said = failed[-1].output.strip().splitlines()[-1:] if failed else []
         evidence = replace(evidence, repair=RepairCase(now, len(failed), "".join(said)[:200]))
         word = "case for repair"

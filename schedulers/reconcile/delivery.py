@@ -44,7 +44,10 @@ def asks_repair(hint: Hint) -> bool:
     """
     if hint.job is not None or hint.is_control or hint.state not in LIVE_STATES:
         return False
-    return hint.evidence.repair is not None or (hint.action == "drain" and hint.evidence.ticket is None)
+    repair, closed = hint.evidence.repair, hint.evidence.ticket
+    if closed is None:
+        return repair is not None or hint.action == "drain"
+    return repair is not None and repair.since > closed.time
 
 
 def _closings(hint: Hint) -> int:

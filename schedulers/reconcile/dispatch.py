@@ -147,10 +147,10 @@ def over(delivery: Delivery, hint: Hint | None, now: datetime) -> str | None:
         return "expired"
     if action == RELEASE:
         return None
+    if action == TICKET and hint.state in OPEN_STATES:  # its id is the same after a renewal: it would not be owed again
+        return None if asks_repair(hint) and delivery.id == ident_of(hint, TICKET, delivery.scheduler) else "superseded"
     if hint.state not in OPEN_STATES or hint.valid_until <= now:
         return "expired"
-    if action == TICKET:
-        return None if asks_repair(hint) and delivery.id == ident_of(hint, TICKET, delivery.scheduler) else "superseded"
     # Raised, renewed or approved since: what is tried again late must not undo what came after it.
     current = PROPOSED if hint.state == "proposed" else hint.action
     if (hint.state in LIVE_STATES or action == PROPOSED) and delivery.id != ident_of(hint, current, delivery.scheduler):

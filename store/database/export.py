@@ -7,6 +7,7 @@ Daily, incidents and outages are a file a day, too, of the day on which each beg
 Models, ledgers (computed from the rest) and the server's own book-keeping are left out.
 """
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -208,7 +209,7 @@ def export(
 
     Args:
         tables: names of EXPORTED; None for all.
-        days: of events, telemetry and scores.
+        days: of events, telemetry and scores, and with `daily` of DAILY.
         daily: DAILY are a file a day, too, and a whole day is written again where it holds more rows by now.
 
     Raises:
@@ -278,7 +279,8 @@ def _whole(file: Path, table: sa.Table, day: datetime) -> int | None:
 def _write(engine: sa.Engine, table: sa.Table, file: Path, day: datetime | None = None) -> int:
     read = datetime.now(UTC).isoformat().encode()
     columns = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns], {_EXPORTED: read})
-    unfinished = file.with_suffix(".part")
+    # Hidden from who reads the folder meanwhile; two exports at once have one each.
+    unfinished = file.with_name(f".{file.stem}.{os.getpid()}.part")
     count = 0
     try:
         with engine.connect() as connection, pq.ParquetWriter(unfinished, columns, compression="zstd") as writer:

@@ -63,12 +63,18 @@ class NodeEvidence:
 
 
 def node_evidence(
-    connection: sa.Connection, node: str, since: datetime, until: datetime, device: str | None = None
+    connection: sa.Connection,
+    node: str,
+    since: datetime,
+    until: datetime,
+    device: str | None = None,
+    most: int = MOST_ROWS,
 ) -> NodeEvidence | None:
     """What is known of a node in since <= time < until; None of a node that nobody heard of.
 
     Args:
         device: of its parts this one alone, as `gpu:3`, a PCI address or a UUID; what is of the whole node stays.
+        most: rows of each kind; the newest stay.
     """
     nodes = schema.nodes.c
     row = connection.execute(sa.select(*(nodes[name] for name in _NODE)).where(nodes.node == node)).mappings().first()
@@ -84,10 +90,10 @@ def node_evidence(
     rows: dict[str, list[dict[str, Any]]] = {}
     cut = []
     for kind, (query, moment) in _queries(node, since, until).items():
-        found = list(connection.execute(query.order_by(sa.desc(moment)).limit(MOST_ROWS + 1)).mappings())
-        if len(found) > MOST_ROWS:
+        found = list(connection.execute(query.order_by(sa.desc(moment)).limit(most + 1)).mappings())
+        if len(found) > most:
             cut.append(kind)
-        rows[kind] = [_plain(one) for one in reversed(found[:MOST_ROWS]) if _is_of(one.get("device"), device)]
+        rows[kind] = [_plain(one) for one in reversed(found[:most]) if _is_of(one.get("device"), device)]
     devices = [_plain(one) for one in told.mappings()]
     if device is not None:
         devices = _of_device(node, devices, rows, device)

@@ -158,6 +158,10 @@ def save_hint(
         excluded = {name: made.excluded[name] for name in changed}
         connection.execute(made.on_conflict_do_update(index_elements=["id"], set_=excluded))
     else:
+        lock_hint(connection, hint.id)
+        current = read_hint(connection, hint.id)
+        if current is not None and current.evidence.ticket != was.evidence.ticket:
+            return False  # its ticket was closed since: the next turn heeds that
         values = {name: row[name] for name in changed}
         if connection.execute(sa.update(_HINTS).where(*_as_seen(was)).values(**values)).rowcount == 0:
             return False

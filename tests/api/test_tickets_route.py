@@ -16,13 +16,15 @@ from wire_check import check_answer
 
 from api.app import create_app
 from api.edge.auth import hash_token
+from api.routes import rma
 from api.server.settings import Token
 from schedulers.policy.settings import Policy, Release
 from schedulers.reconcile.delivery import TICKET, delivery_of
 from store.database.connections import writing
-from store.events.append import append_nodes
+from store.events.append import append_events, append_nodes
 from store.hints.hint_log import audit_page, close_hint, read_hint, save_hint
 from store.hints.outbox import queue_deliveries
+from store.records.event import Event
 from store.records.hint import Evidence, Hint, ReleaseWait, RepairCase
 from store.records.hostlist import NodePattern
 from store.records.node import Node
@@ -155,10 +157,15 @@ def test_a_server_without_a_test_of_its_own_says_that_none_begins(engine: sa.Eng
         assert close(client, "h-n1.0").json()["validation"] == "waits"
 
 
-def test_the_pack_that_a_ticket_links_to_checks_itself(client: TestClient, engine: sa.Engine) -> None:
-    """By the script that is in it; of a node that nobody knows there is none."""
+def test_the_pack_that_a_ticket_links_to_checks_itself(
+    client: TestClient, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the script that is in it, and it is bounded; of a node that nobody knows there is none."""
+    monkeypatch.setattr(rma, "_MOST_ROWS", 2)
+    faults = [Event(NOW - timedelta(minutes=n), "n1", "kernel", "xid", code=79, cause="hardware") for n in range(1, 5)]
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node("n1", gpus=8)])
+        append_events(connection, faults, NOW)
     answer = client.get("/api/v1/nodes/n1/rma", params={"days": 7})
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''n1-rma.zip"
@@ -167,6 +174,7 @@ def test_the_pack_that_a_ticket_links_to_checks_itself(client: TestClient, engin
         assert {hashlib.sha256(pack.read(name)).hexdigest() for name in manifest["files"]} == {
             *manifest["files"].values()
         }
+    assert (manifest["records"]["events"], manifest["older_left_out"]) == (2, ["events"])
     assert (manifest["node"], "manifest.sig" in pack.namelist()) == ("n1", False)
     assert client.get("/api/v1/nodes/n9/rma").status_code == 404
     assert client.get("/api/v1/nodes/n%001/rma").status_code == 404

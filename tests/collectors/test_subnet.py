@@ -98,8 +98,30 @@ def test_a_port_that_is_cabled_elsewhere_has_lost_no_link(manager: Manager) -> N
     """Two uplinks were swapped; one that was lost before is up with its new peer."""
     swapped = [(SQUARE[0][0], SQUARE[1][1]), (SQUARE[1][0], SQUARE[0][1]), *SQUARE[2:]]
     assert manager.told(swapped) == []
-    assert [told[0] for told in manager.told(swapped[1:])] == ["link_down"]
-    assert [told[0] for told in manager.told(SQUARE)] == ["link_up"]
+    (down,) = manager.told(swapped[1:])
+    assert down[:3] == ("link_down", *LOST[:2])
+    (up,) = manager.told(SQUARE)
+    assert up[:3] == ("link_up", *LOST[:2])  # its own port, though its peer is another
+
+
+def test_a_link_that_is_lost_still_when_its_switch_is_back_is_told_again(manager: Manager) -> None:
+    """The log says that the switch is found, and its links pass for well; the list knows better."""
+    assert manager.told(SQUARE[1:]) == [("link_down", *LOST)]
+    assert manager.told([link for link in SQUARE if link[1][0] != "spine01"]) == []
+    assert manager.told(SQUARE[1:]) == [("link_down", *LOST)]
+    assert manager.told(SQUARE[1:]) == []
+    assert manager.told(SQUARE) == [("link_up", *LOST)]
+
+
+def test_a_pipe_in_the_list_s_place_keeps_nobody_waiting(manager: Manager) -> None:
+    """Nor does a line without an end fill the memory."""
+    manager.path.unlink()
+    os.mkfifo(manager.path)
+    assert [turn.events for turn in manager.look()] == [()] * 3
+    manager.path.unlink()
+    manager.write("{ SW" + "x" * 9_000_000)
+    assert [turn.events for turn in manager.look()] == [()] * 3
+    assert manager.told(SQUARE) == []
 
 
 def test_what_was_told_as_lost_is_known_after_a_restart(manager: Manager) -> None:

@@ -10,6 +10,7 @@ do tests of the very start (tests/cli, tests/test_front_door.py).
 
 import ctypes
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import signal
 import subprocess
@@ -103,6 +104,8 @@ def _context() -> ForkServerContext:
 def _run(arguments: list[str], log: str, environment: dict[str, str], folder: str) -> None:
     """What the new process does: it takes its own place, then it is the command."""
     ctypes.CDLL(None).prctl(_SET_END_WITH_PARENT, signal.SIGKILL)
+    # The end of the pipe by which the holder of the modules sees that its starter is gone: it would stay for our sake.
+    os.close(multiprocessing.forkserver._forkserver._forkserver_alive_fd)
     with Path(os.devnull).open("rb") as nothing, Path(log).open("ab") as written:
         os.dup2(nothing.fileno(), 0)
         os.dup2(written.fileno(), 1)

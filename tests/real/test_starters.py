@@ -83,6 +83,34 @@ def test_a_server_ends_with_a_test_run_that_is_killed() -> None:
         shutil.rmtree(folder)
 
 
+SERVING = """
+import os, time
+from pathlib import Path
+os.environ["PYTEST_VERSION"] = "as within a run"
+from real.foreshock import serve
+
+if __name__ == "__main__":
+    with serve("sqlite:///{folder}/x.db", Path({folder!r})) as server:
+        print(server.pid, flush=True)
+        time.sleep(600)
+"""
+
+
+def test_a_preloaded_server_ends_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
+    """It forks from a process between it and the run, which ends as well."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    script = tmp_path / "starter.py"
+    script.write_text(SERVING.format(folder=str(tmp_path)))
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, env=environment) as starter:
+        assert starter.stdout is not None
+        pid = int(starter.stdout.readline())
+        between = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        assert between != starter.pid
+        starter.kill()
+    for one in (pid, between):
+        wait_for("it is gone", lambda one=one: not Path(f"/proc/{one}/exe").exists())  # type: ignore[misc]
+
+
 @pytest.mark.integration
 def test_a_stopped_postgresql_leaves_nothing_behind() -> None:
     """Neither its folder nor its process; and while it runs it listens on no network."""

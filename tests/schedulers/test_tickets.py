@@ -17,13 +17,13 @@ from schedulers.reconcile.delivery import TICKET, delivery_of
 from schedulers.webhooks.settings import WebhookSettings
 from schedulers.webhooks.webhook import Webhook
 from store.database.connections import writing
-from store.hints.hint_log import audit_page, close_hint, read_hint
+from store.hints.hint_log import audit_page, close_hint, read_hint, save_hint
 from store.hints.validations import Validation
 from store.records.hint import Evidence, Hint, RepairCase, TicketClosing, evidence_of
 
 from .cluster import HOUR, NOW, hint
 from .http_receiver import receiving
-from .receivers import Scripted, put, turn
+from .receivers import BUSY, Scripted, put, turn
 
 TESTED = Release(validate=("check", "{node}"), most_tries=1)
 TEMPLATE = '{"summary": "$action $node", "text": "$reason", "key": "$ticket", "pack": "$rma", "done": "$close"}'
@@ -37,7 +37,7 @@ def drained(**changes: Any) -> Hint:
 def case(count: int = 0) -> Evidence:
     """The evidence of a node that failed its test, after some tickets."""
     closing = TicketClosing("t", NOW, count) if count else None
-    return Evidence(repair=RepairCase(NOW, 3), ticket=closing)
+    return Evidence(repair=RepairCase(NOW + HOUR if count else NOW, 3), ticket=closing)
 
 
 def close(engine: sa.Engine, ident: str, validates: bool = True) -> Hint:
@@ -76,7 +76,7 @@ def test_after_a_closed_ticket_only_a_node_that_fails_again_opens_another(any_en
     assert first.evidence.ticket == TicketClosing("tickets", NOW, 1, "HW-1", "done")
     turn(any_engine, desk, now=NOW + HOUR)
     assert len(desk.got) == 1
-    put(any_engine, replace(first, evidence=replace(first.evidence, repair=RepairCase(NOW, 3))))
+    put(any_engine, replace(first, evidence=replace(first.evidence, repair=RepairCase(NOW + HOUR, 3))))
     turn(any_engine, desk, now=NOW + 2 * HOUR)
     assert [one.payload["data"]["ticket"] for one in desk.got] == ["h-a.0", "h-a.1"]
 
@@ -111,8 +111,40 @@ def test_tests_of_before_a_repair_do_not_count() -> None:
 def test_a_case_stands_where_nothing_would_test_the_node(any_engine: sa.Engine) -> None:
     """Else a ticket system could have a node released that failed another's test."""
     put(any_engine, drained(evidence=case()))
-    turn(any_engine, Scripted(states=("repair",)))
+    desk = Scripted(states=("repair",))
+    turn(any_engine, desk)
     assert close(any_engine, "h-a.0", validates=False).evidence.repair is not None
+    turn(any_engine, desk, now=NOW + HOUR)
+    assert len(desk.got) == 1  # the same case opens no second ticket
+
+
+def test_a_policy_that_read_a_hint_before_its_ticket_was_closed_does_not_write_over_that(
+    any_engine: sa.Engine,
+) -> None:
+    """The ticket system had its answer and will not say it again."""
+    put(any_engine, drained(evidence=case()))
+    turn(any_engine, Scripted(states=("repair",)))
+    with writing(any_engine).begin() as connection:
+        read = read_hint(connection, "h-a")
+    assert read is not None
+    close(any_engine, "h-a.0")
+    renewed = replace(read, valid_until=NOW + 48 * HOUR)
+    with writing(any_engine).begin() as connection:
+        assert not save_hint(connection, renewed, NOW, {"change": "renewed"}, read)
+        kept = read_hint(connection, "h-a")
+        assert kept is not None
+        assert kept.evidence.ticket is not None
+        assert save_hint(connection, replace(kept, valid_until=NOW + 48 * HOUR), NOW, {"change": "renewed"}, kept)
+
+
+def test_a_ticket_that_could_not_be_sent_is_sent_though_its_hint_lapsed_in_between(any_engine: sa.Engine) -> None:
+    """Its id is the same after the renewal: given up, it would never be owed again."""
+    put(any_engine, drained())
+    away = Scripted(states=("repair",), answers=[BUSY])
+    turn(any_engine, away)
+    desk = Scripted(states=("repair",))
+    turn(any_engine, desk, now=NOW + 30 * HOUR)
+    assert [one.payload["data"]["ticket"] for one in desk.got] == ["h-a.0"]
 
 
 def test_a_closing_is_read_as_it_was_written() -> None:
