@@ -224,7 +224,7 @@ class Attacker:
     def _anything(self) -> Attack:
         """Any operation that is published, with any words in its path."""
         method, path = self.chance.choice(self.paths)
-        for name in ("node", "run", "hint", "delivery", "seq", "model"):
+        for name in ("node", "run", "hint", "delivery", "seq", "model", "ticket", "incident", "verdict"):
             path = path.replace(f"{{{name}}}", self.chance.choice((*self.others, *self.known_ids, "1")))
         body = json.dumps(self.chance.choice((self._event(), [], {}, "x", None))).encode() if method != "GET" else b""
         return Attack(method, path, body, {"content-type": "application/json"})

@@ -20,7 +20,8 @@ from real.patience import patience
 from api.app import create_app
 from api.batches import NoBatchError, unpack
 from api.edge import work_budget
-from api.server.settings import ApiSettings, Intervals, RequestLimits
+from api.edge.auth import hash_token
+from api.server.settings import SCOPES, ApiSettings, Intervals, RequestLimits, Token
 from parsers.registry import PARSERS
 from parsers.text.packed import unzipped, unzstd
 from store.database.connections import migrate, open_database
@@ -46,10 +47,18 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture(scope="module")
-def site(engine: sa.Engine) -> Iterator[CostSite]:
-    """The API without tokens and loops."""
-    with TestClient(create_app(QUIET, engine, lambda: NOW), raise_server_exceptions=False) as client:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CostSite]:
+    """The API without loops, over a database of its own, and who may do everything.
+
+    One without tokens has some as soon as a body happens to enrol a node, and lets nobody in from then on.
+    """
+    made = open_database(f"sqlite:///{tmp_path_factory.mktemp('site')}/foreshock.db")
+    migrate(made)
+    everyone = Token("all", hash_token("secret"), frozenset(SCOPES) - {"on_behalf"})
+    app = create_app(replace(QUIET, tokens=(everyone,)), made, lambda: NOW)
+    with TestClient(app, raise_server_exceptions=False, headers={"authorization": "Bearer secret"}) as client:
         yield CostSite(client, min(step_s() for _ in range(5)))
+    made.dispose()
 
 
 def repeated(piece: bytes, head: bytes = b"", tail: bytes = b"") -> Callable[[int], bytes]:
@@ -399,6 +408,7 @@ BODIES: dict[str, bytes] = {
     "enroll": b'{"node": "gpu-017"}',
     "post_topology": b'{"switch": "leaf04", "port": 12, "peer": "gpu-017", "peer_port": 1, "peer_type": "hca",'
     b' "hca": "mlx5_3"}',
+    "close_ticket": b'{"reference": "HW-1234", "text": "GPU 3 replaced"}',
     "step_incident": b'{"text": "riser ordered", "owner": "ann", "hours": 4}',
     "step_verdict": b'{"text": "riser ordered", "until": "2025-03-01T16:05:06Z"}',
     "report_validation": b'{"passed": false, "detail": "nccl-tests: 12 GB/s"}',
@@ -409,7 +419,7 @@ def routes_with_bodies(app: FastAPI) -> dict[str, str]:
     """The paths of every route that takes a body, by operation."""
     return {
         operation["operationId"]: path.removeprefix("/api/v1/").format(
-            hint="h", incident="i", verdict="v", step="ack", seq=1
+            hint="h", incident="i", verdict="v", step="ack", seq=1, ticket="h.0"
         )
         for path, methods in app.openapi()["paths"].items()
         for operation in methods.values()
