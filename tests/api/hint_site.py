@@ -88,6 +88,14 @@ class Site:
         before = turns(server, scheduler)
         until(f"{scheduler} was looked at again", lambda: turns(server, scheduler) > before + 1)
 
+    def looked_past_its_start(self, server: Running) -> None:
+        """Wait until Slurm was looked at more than two seconds after its start, which it tells in whole ones.
+
+        What is gone sooner passes for lost with the memory of a controller that was killed.
+        """
+        self.looked_again(server)
+        self.looked_again(server)
+
 
 def until(what: str, ready: Callable[[], bool]) -> None:
     """Wait until something holds; a server that is too busy to answer, or has no such hint yet, is asked again."""

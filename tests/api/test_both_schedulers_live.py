@@ -76,6 +76,7 @@ def test_two_schedulers_over_the_same_nodes(tmp_path: Path, kubernetes_cluster: 
             faults(server, [first])
             here.until(server, first, "confirmed")
             assert (drained(controller, nodes), cordoned(cluster, first)) == ({first}, True)
+            here.looked_past_its_start(server)
             with suppress(CalledProcessError):  # of a node without a slurmd it does it, and says that it cannot
                 controller.run("scontrol", "update", f"nodename={first}", "state=undrain")
             here.until(server, first, "withdrawn")

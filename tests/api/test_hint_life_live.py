@@ -49,6 +49,7 @@ def test_a_fault_is_a_drain_and_a_persons_resume_is_respected(tmp_path: Path, cl
             approve(connection, ident, datetime.now(UTC), ALICE, Policy(mode="approve"))
         until("the node is drained", lambda: drained(cluster, [node]) == {node})
         until("it is confirmed", lambda: here.hints(server)[node]["state"] == "confirmed")
+        here.looked_past_its_start(server)
         with suppress(CalledProcessError):  # of a node without a slurmd it does it, and says that it cannot
             cluster.run("scontrol", "update", f"nodename={node}", "state=undrain")
         until("the hint is withdrawn", lambda: here.hints(server)[node]["state"] == "withdrawn")
@@ -121,7 +122,7 @@ def test_a_drain_that_a_killed_controller_had_not_saved_is_given_again(tmp_path:
         until("and known to be", lambda: here.placement(server, node) == "confirmed")
         assert here.hints(server)[node]["state"] == "confirmed"
         ident = here.hints(server)[node]["id"]
-        here.looked_again(server)
+        here.looked_past_its_start(server)
         with suppress(CalledProcessError):
             cluster.run("scontrol", "update", f"nodename={node}", "state=undrain")
         until("the hint is withdrawn", lambda: here.hints(server)[node]["state"] == "withdrawn")

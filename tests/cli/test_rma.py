@@ -263,13 +263,12 @@ def test_what_cannot_be_is_said(url: str, tmp_path: Path) -> None:
     assert "cannot write" in run(url, "--out", str(tmp_path / "away/a.zip")).output
 
 
-def test_the_newest_rows_stay_where_there_are_too_many(any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_rows_stay_where_there_are_too_many(any_engine: sa.Engine) -> None:
     """And the pack says so; on either database."""
-    monkeypatch.setattr("store.events.node_evidence.MOST_ROWS", 2)
     with writing(any_engine).begin() as connection:
         append_events(connection, [event(hours) for hours in (5, 4, 3)], NOW)
     with any_engine.connect() as connection:
-        found = node_evidence(connection, NODE, NOW - timedelta(days=1), NOW)
+        found = node_evidence(connection, NODE, NOW - timedelta(days=1), NOW, most=2)
     assert found is not None
     assert (len(found.rows["events"]), found.cut) == (2, ["events"])
     assert found.rows["events"][0]["time"] < found.rows["events"][1]["time"]
