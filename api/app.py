@@ -118,8 +118,10 @@ RESOURCES = (
     search,
     sidecars,
     whoami,
+    health,
+    metrics,
+    phone,
 )
-OUTSIDE = (health, metrics, phone)
 # What thousands of sidecars send: see `api.edge.middleware`. Heartbeats wait for no database, and so need no watch
 # over that.
 _AT_ONCE = {("POST", f"{PREFIX}/heartbeats"): packed_route("post_heartbeats", heartbeats.post_heartbeats)}
@@ -225,6 +227,6 @@ def create_app(
     app.add_middleware(LeanRoutes, routes=_AT_ONCE)
     app.add_middleware(ServedHosts, state=state)
     app.add_middleware(MeasureRequests, metrics=state.metrics)
-    for resource in (*RESOURCES, *OUTSIDE):
+    for resource in RESOURCES:
         app.routes.extend(resource.router.routes)
     return app

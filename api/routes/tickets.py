@@ -33,7 +33,7 @@ def post_closing(who: TicketSystem, server: Server, ticket: TicketId, said: Said
     """The tests of its node begin anew. It releases nothing: that takes a test that is passed. Twice is once."""
     validates = bool(server.settings.policy.release.validate)
     try:
-        # In a turn of its own: the policy writes the evidence of hints, too.
+        # A turn of the policy that read the hint before does not write over this (`save_hint`).
         with in_turn(server.engine) as connection:
             check_own_hint(connection, who, hint_of_ticket(ticket)[0])
             words = (said.reference, said.text)
