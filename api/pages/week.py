@@ -13,7 +13,7 @@ from goodput.formulas.failure_rates import interval
 from store.html_page import section
 from wire.events import IncidentJson
 from wire.goodput import CausesJson, ClusterGoodputJson, GoodputLevelJson
-from wire.money.price import MoneyJson, shown
+from wire.money.price import aside
 from wire.words import values
 
 MOST_ROWS = 100
@@ -80,7 +80,7 @@ def _answer(week: WeekFile) -> str:
     total = week.causes.total
     stops = f"{values.many(total.interruptions, 'interruption')} of runs"
     cost = "" if total.lost_gpu_hours is None else f", {values.count(total.lost_gpu_hours)} GPU-hours lost to them"
-    cost += _in_money(total.lost_money)
+    cost += aside(total.lost_money)
     if share is None:
         return f"No run held a GPU in this time. {stops}{cost}."
     return f"{values.share(share)} of the GPU-hours that {of} became training that counts. {stops}{cost}."
@@ -95,7 +95,7 @@ def _levels(goodput: ClusterGoodputJson) -> str:
         "running": "while a run trained",
         "productive": "that became training that counts",
     }
-    found = [(name, values.count(hours.get(key)) + _in_money(goodput.money.get(key))) for key, name in names.items()]
+    found = [(name, values.count(hours.get(key)) + aside(goodput.money.get(key))) for key, name in names.items()]
     ettr = values.DASH if goodput.ettr is None else f"at least {values.share(goodput.ettr.least)}"
     found += [
         ("Scheduling goodput", values.share(goodput.scheduling_goodput)),
@@ -104,10 +104,6 @@ def _levels(goodput: ClusterGoodputJson) -> str:
         ("ETTR", ettr),
     ]
     return section("Goodput", "From the GPU-hours that existed to those that count.", document.facts(found))
-
-
-def _in_money(money: MoneyJson | None) -> str:
-    return f" ({shown(money)})" if money else ""
 
 
 def _days(days: Sequence[GoodputLevelJson]) -> str:
@@ -138,7 +134,7 @@ def _interruptions(week: WeekFile) -> str:
             f"{one.interruptions:,}",
             f"{one.runs:,}",
             values.duration(one.lost_s),
-            values.count(one.lost_gpu_hours) + _in_money(one.lost_money),
+            values.count(one.lost_gpu_hours) + aside(one.lost_money),
         )
         for one in week.causes.items
     ]

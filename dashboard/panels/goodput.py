@@ -11,7 +11,7 @@ from dashboard.panels import frames, page
 from dashboard.panels.page import Site
 from dashboard.text import words
 from wire.goodput import CausesJson, ClusterGoodputJson
-from wire.money.price import GpuHourPrice, shown
+from wire.money.price import GpuHourPrice, aside, shown
 
 DAYS = 7
 # The groupings of losses, in the words of the page.
@@ -49,10 +49,6 @@ def cluster_section(site: Site, price: GpuHourPrice | None = None) -> None:
         st.caption(f"Not known. {words.plain(str(trouble))}")
 
 
-def _cost(price: GpuHourPrice | None, gpu_hours: float) -> str:
-    return "" if price is None else f" ({shown(price.of(gpu_hours))})"
-
-
 def headline(answer: ClusterGoodputJson, price: GpuHourPrice | None = None) -> str:
     """One sentence: how much counted, and which step down is the largest."""
     share, of = answer.productive_of_existing, "existed"
@@ -65,7 +61,8 @@ def headline(answer: ClusterGoodputJson, price: GpuHourPrice | None = None) -> s
     if not steps:
         return said
     name, hours = max(steps, key=lambda step: step[1])
-    return f"{said} The largest loss: {words.plain(name.lower())}, {hours:,.0f} GPU-hours{_cost(price, hours)}."
+    cost = "" if price is None else aside(price.of(hours))
+    return f"{said} The largest loss: {words.plain(name.lower())}, {hours:,.0f} GPU-hours{cost}."
 
 
 def _levels(answer: ClusterGoodputJson, price: GpuHourPrice | None) -> None:

@@ -13,7 +13,7 @@ from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
 from wire.hints import CallerJson, HintJson, HoldJson
-from wire.money.price import MoneyJson, shown
+from wire.money.price import MoneyJson, aside
 
 ASKS = {
     "watch": "keep an eye on it",
@@ -101,7 +101,7 @@ def facts(hint: HintJson, now: datetime) -> list[str]:
 
 def costs(cost: Mapping[str, Any], money: Sequence[MoneyJson | None] = (None, None)) -> str:
     """The GPU-hours that the hint holds and those that a failure would cost, where they are known."""
-    held, stop = (f" ({shown(one)})" if one else "" for one in money)
+    held, stop = map(aside, money)
     taken, failure, run = cost.get("held_gpu_h"), cost.get("failure_gpu_h"), cost.get("run")
     said = []
     if isinstance(taken, int | float):

@@ -16,7 +16,7 @@ from store.records.event import parse_time
 from store.runs.losses import Loss, LossGroup, grouped
 from store.svg_plot import Axis, Plot
 from store.visible_text import html_text
-from wire.money.price import GpuHourPrice, shown
+from wire.money.price import GpuHourPrice, aside
 
 # What a report tells, gathered: a period and the one of the same length before it.
 
@@ -84,7 +84,7 @@ class PeriodReport:
         `always`: the amount is one of GPU-hours, whatever losses are counted in.
         """
         found = self.price.of(gpu_hours) if self.price is not None and (always or self.in_gpus) else None
-        return "" if found is None else f" ({shown(found)})"
+        return aside(found)
 
     def lost(self, period: Period) -> float:
         """What all interruptions of a period cost, in `unit`."""

@@ -121,3 +121,9 @@ def shown(money: MoneyJson | Mapping[str, str] | None) -> str:
     if amount and not coins:
         return f"under {currency} {unit:f}" if amount > 0 else f"{currency} 0"
     return f"{currency} {coins:,f}"
+
+
+def aside(money: MoneyJson | Mapping[str, str] | None) -> str:
+    """The same in brackets behind its GPU-hours: ` (EUR 1,234.57)`; nothing where there is none."""
+    text = shown(money)
+    return f" ({text})" if text else ""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from wire.events import IncidentJson
-from wire.money.price import shown
+from wire.money.price import aside
 from wire.verdicts import VerdictJson
 from wire.words import values
 
@@ -158,17 +158,13 @@ def _felt(verdict: VerdictJson, as_text: Callable[[str], str]) -> list[str]:
     named = as_text(" and ".join(job[:_MOST_NAME] for job in few))
     text = f"{felt} suffer{'s' if felt.startswith(('1 node', '1 job')) else ''}{f' ({named})' if named else ''}"
     if verdict.jobs and verdict.gpu_hours_at_stake >= _LEAST_STAKE:
-        text += f", {values.count(verdict.gpu_hours_at_stake)} GPU-hours at stake{_in_money(verdict)}"
+        text += f", {values.count(verdict.gpu_hours_at_stake)} GPU-hours at stake{aside(verdict.money_at_stake)}"
     return [text]
-
-
-def _in_money(verdict: VerdictJson) -> str:
-    return f" ({shown(verdict.money_at_stake)})" if verdict.money_at_stake else ""
 
 
 def stake(verdict: VerdictJson) -> str:
     """GPU-hours that running jobs would lose, and what those cost; a dash where no job is known to run."""
-    return f"{values.count(verdict.gpu_hours_at_stake)}{_in_money(verdict)}" if verdict.jobs else values.DASH
+    return f"{values.count(verdict.gpu_hours_at_stake)}{aside(verdict.money_at_stake)}" if verdict.jobs else values.DASH
 
 
 def _level(verdict: VerdictJson) -> str:
