@@ -148,7 +148,8 @@ def _followed(start: _Start, count: int) -> tuple[SettingsFile, ServerTls | None
 
 def _serve_one(start: _Start, engine: sa.Engine, place: Member | tuple[str, int]) -> None:
     """Serve in this process, at an address or as one of several, until a signal."""
-    gc.disable()  # modules are no garbage: to look for some while they load takes a fifth of the start's time
+    # Modules are no garbage: to look for some while they load takes a fifth of the start's time. Begun again in Server.
+    gc.disable()
     import uvicorn
 
     from api.app import create_app
@@ -156,7 +157,6 @@ def _serve_one(start: _Start, engine: sa.Engine, place: Member | tuple[str, int]
     from cli.config.settings_file import Reloader
     from cli.processes.http_server import PatientProtocol, Server
 
-    gc.enable()
     member = place if isinstance(place, Member) else None
     source, tls, settings = _followed(start, 1 if member is None else member.count)
     try:

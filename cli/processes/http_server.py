@@ -130,9 +130,9 @@ class Server(uvicorn.Server):
         """Start listening, then print the address: with port 0 nobody knows it before."""
         await super().startup(sockets)
         # What is loaded by now stays. A full collection would look at all of it each time, and stop every request for
-        # a tenth of a second.
-        gc.collect()
+        # a tenth of a second; nor is there one now, for the thousand objects that loading left behind.
         gc.freeze()
+        gc.enable()
         if self.started and self._member is not None:
             self._member.say_ready()
         elif self.started and self.servers:

@@ -9,6 +9,7 @@ do tests of the very start (tests/cli, tests/test_front_door.py).
 """
 
 import ctypes
+import gc
 import multiprocessing
 import multiprocessing.forkserver
 import os
@@ -103,6 +104,7 @@ def _context() -> ForkServerContext:
 
 def _run(arguments: list[str], log: str, environment: dict[str, str], folder: str) -> None:
     """What the new process does: it takes its own place, then it is the command."""
+    gc.freeze()  # the modules are no garbage: else every search for some, in every server, begins with all of them
     ctypes.CDLL(None).prctl(_SET_END_WITH_PARENT, signal.SIGKILL)
     # The end of the pipe by which the holder of the modules sees that its starter is gone: it would stay for our sake.
     os.close(multiprocessing.forkserver._forkserver._forkserver_alive_fd)
