@@ -59,7 +59,7 @@ class Heard:
 
 @pytest.mark.integration
 def test_an_emulator_s_leak_is_told_once_remembered_and_over(tmp_path: Path) -> None:
-    """Over TLS by the site's authority, and by no certificate of another name; one that answers 500 alone is told of."""
+    """Over TLS by the site's authority, and no certificate of another name; one that answers 500 is told of."""
     with simulated_hall(tmp_path) as hall:
         listed = tmp_path / "bmc.list"
         listed.write_text("# the hall\n" + "".join(hall.line(f"node{i}") for i in (3, 7, 9)))
