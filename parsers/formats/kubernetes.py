@@ -396,7 +396,8 @@ FORMAT = Format(
     make=KubernetesParser,
     testimony="detector",
     recognises=re.compile(
-        r'"kind" ?: ?"(?:Event|Node|Pod|Job|JobSet|ResourceSlice|DeviceTaintRule|[A-Z][A-Za-z]{1,20}Job|Workload)(?:List)?"'
+        r'"kind" ?: ?"(?:Event|Node|Pod|Job|JobSet|[A-Z][A-Za-z]{1,20}Job|Workload|ResourceSlice|DeviceTaintRule)'
+        r'(?:List)?"'
         r'|"(?:involvedObject|regarding)" ?: ?\{'
         r'|"(?:last(?:Transition|Heartbeat)Time|reporting(?:Component|Controller|Instance))" ?:'
     ),

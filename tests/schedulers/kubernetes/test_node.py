@@ -119,7 +119,7 @@ def test_others_are_told_of_by_their_marks(found: KubernetesNode, who: str) -> N
     ],
 )
 def test_what_is_over_or_ours_is_nobody_s(found: KubernetesNode) -> None:
-    """A label that outlives NVSentinel's cordon, its empty list of faults, the reason that we left for slurm-operator."""
+    """A label that outlives NVSentinel's cordon, its empty list of faults, the reason left for slurm-operator."""
     assert read_hold(found, SETTINGS).foreign is None
 
 
