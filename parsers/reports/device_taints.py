@@ -29,7 +29,7 @@ _MOST_DEVICES, _MOST_TAINTS = 128, 16
 
 
 @dataclass(frozen=True, slots=True)
-class _ListedDevice:
+class _DeviceTaints:
     """One device of a slice."""
 
     node: str
@@ -52,11 +52,11 @@ class DeviceTaintReader:
         node = text_of(spec, "nodeName")
         if node is None:
             return []
-        devices = [_listed_device(node, one) for one in records_of(spec, "devices")[:_MOST_DEVICES]]
+        devices = [_device_taints(node, one) for one in records_of(spec, "devices")[:_MOST_DEVICES]]
         found = [event for one in devices for event in self._device(one, line)]
         return [*found, *self._lost(node, devices, line)]
 
-    def _device(self, one: _ListedDevice, line: int) -> Iterator[Event]:
+    def _device(self, one: _DeviceTaints, line: int) -> Iterator[Event]:
         xid = one.taints.get(_XID)
         code = None if xid is None else text_of(xid, "value")
         if self._states.changed((one.node, one.name, _XID), None if code is None else (code,)):
@@ -79,7 +79,7 @@ class DeviceTaintReader:
                 if self._states.changed((one.node, one.name, key), state):
                     yield event_of(self._report(one.node, key, f"{one.name} is tainted {key}", line, one.device, taint))
 
-    def _lost(self, node: str, devices: list[_ListedDevice], line: int) -> Iterator[Event]:
+    def _lost(self, node: str, devices: list[_DeviceTaints], line: int) -> Iterator[Event]:
         lost = [one.taints[_LOST] for one in devices if _LOST in one.taints]
         if self._states.changed((node, _LOST), ("lost",) if lost else None):
             words = f"A GPU is lost: {len(lost)} devices are tainted" if lost else "No GPU is lost any more"
@@ -106,11 +106,11 @@ class DeviceTaintReader:
         return replace(report, time=moment_of(taint, "timeAdded"), attributes=said)
 
 
-def _listed_device(node: str, record: Mapping[str, Any]) -> _ListedDevice:
+def _device_taints(node: str, record: Mapping[str, Any]) -> _DeviceTaints:
     name, inner = text_of(record, "name") or "", record_of(record, "basic") or record
     known = record_of(inner, "attributes")
     uuid, bus = (text_of(record_of(known, key), "string") for key in ("uuid", "resource.kubernetes.io/pciBusID"))
     taints = {
         key: taint for taint in records_of(inner, "taints")[:_MOST_TAINTS] if (key := text_of(taint, "key")) is not None
     }
-    return _ListedDevice(node, name, Device("gpu", pci=canonical_pci(bus or ""), uuid=uuid), taints)
+    return _DeviceTaints(node, name, Device("gpu", pci=canonical_pci(bus or ""), uuid=uuid), taints)
