@@ -9,6 +9,7 @@ has a bounded time, a bounded answer and a back-off of its own, and one that doe
 """
 
 import base64
+import heapq
 import http.client
 import logging
 import os
@@ -53,7 +54,7 @@ _EXPAND = "?$expand=.($levels=1)"
 _ORDER = ("OK", "Warning", "Critical")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Controller:
     """One controller and what is known of it. While it is asked its thread alone changes `paths`."""
 
@@ -107,6 +108,8 @@ class RedfishCollector:
         self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         weakref.finalize(self, os.close, self._ready).atexit = False
         self._controllers: dict[str, _Controller] = {}
+        self._due: list[tuple[float, str]] = []  # a heap; an entry that is not its controller's `due` is an old one
+        self._asked: set[_Controller] = set()
         self._answers: SimpleQueue[_Answer] = SimpleQueue()
         self._pool: ThreadPoolExecutor | None = None
         self._tls: ssl.SSLContext | None = None
@@ -131,6 +134,7 @@ class RedfishCollector:
             _LOG.warning("%s: %s", self._spec, why)
         self._headers()
         self._controllers, self._answers, self._stamp = {}, SimpleQueue(), None
+        self._due, self._asked = [], set()
         self._read_list()
         state = position or {}
         for node, bad in dict(state.get("bad", {})).items():
@@ -157,7 +161,9 @@ class RedfishCollector:
         self._cut_late(now)
         self._ask_due(now)
         if self._answers.empty():
-            self.wake.wait(max(0.0, min(wait_s, 1.0, self._next_due() - now)), self._ready)
+            has_room = bool(self._due) and len(self._asked) < self._at_once
+            rest_s = self._due[0][0] - now if has_room else 1.0  # an answer ends the wait
+            self.wake.wait(max(0.0, min(wait_s, 1.0, rest_s)), self._ready)
         with suppress(BlockingIOError):
             os.eventfd_read(self._ready)
         events: list[Event] = []
@@ -166,6 +172,7 @@ class RedfishCollector:
                 answer = self._answers.get_nowait()
             except Empty:
                 break
+            self._asked.discard(answer.controller)
             lines, errors = lines + len(answer.states), errors + answer.errors + (answer.why is not None)
             if self._controllers.get(answer.controller.node) is answer.controller:
                 events += self._told(answer, datetime.now(UTC))
@@ -173,7 +180,7 @@ class RedfishCollector:
 
     def close(self) -> None:
         """Let go of all that are asked."""
-        for one in self._controllers.values():
+        for one in self._asked:
             one.until = None
             _cut(one)
         if self._pool is not None:
@@ -209,6 +216,9 @@ class RedfishCollector:
                 if one.node in found or len(found) >= _MOST_CONTROLLERS:
                     raise SourceError(f"{self._path}:{place}: {one.node} stands there twice, or the list is too long")
                 found[one.node] = one
+        for node, one in found.items():
+            if self._controllers.get(node) is not one:
+                heapq.heappush(self._due, (one.due, node))
         self._controllers = found
 
     def _controller(self, words: str, place: str) -> _Controller:
@@ -241,40 +251,42 @@ class RedfishCollector:
             raise SourceError(f"{self._spec}: {self._secret} holds no USER:PASSWORD")
         return {**headers, "Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"}
 
-    def _next_due(self) -> float:
-        return min((one.due for one in self._controllers.values() if one.until is None), default=float("inf"))
-
     def _ask_due(self, now: float) -> None:
-        room = self._at_once - sum(one.until is not None for one in self._controllers.values())
-        due = [one for one in self._controllers.values() if one.until is None and one.due <= now]
-        if not due or room <= 0 or self._pool is None:
-            return
-        headers = self._headers()
-        for one in sorted(due, key=lambda each: each.due)[:room]:
+        headers: Mapping[str, str] | None = None
+        while self._due and self._due[0][0] <= now and len(self._asked) < self._at_once and self._pool is not None:
+            due, node = heapq.heappop(self._due)
+            one = self._controllers.get(node)
+            if one is None or one.due != due or one in self._asked:
+                continue
+            headers = headers or self._headers()
             one.until = now + self._timeout_s
+            self._asked.add(one)
             self._pool.submit(self._ask, one, headers)
 
     def _cut_late(self, now: float) -> None:
         """A controller that drips its answer holds its thread no longer than its time."""
-        for one in self._controllers.values():
+        for one in self._asked:
             if one.until is not None and one.until < now:
                 _cut(one)
 
     def _ask(self, one: _Controller, headers: Mapping[str, str]) -> None:
-        """Runs in a thread of the pool."""
+        """Runs in a thread of the pool; an answer comes in any case, else nobody would ask it again."""
+        answer = _Answer(one, why="the round broke off")
         try:
             answer = _Round(one.url, headers, self._tls, one).answer()
         except (OSError, http.client.HTTPException, ValueError) as error:
             answer = _Answer(one, why=f"{type(error).__name__}: {error}"[:200])
-        self._answers.put(answer)
-        with suppress(OSError):
-            os.eventfd_write(self._ready, 1)
+        finally:
+            self._answers.put(answer)
+            with suppress(OSError):
+                os.eventfd_write(self._ready, 1)
 
     def _told(self, answer: _Answer, now: datetime) -> Iterator[Event]:
         one = answer.controller
         one.until, one.connection = None, None
         one.failures = 0 if answer.why is None else one.failures + 1
-        one.due = time.monotonic() + self._interval_s * min(2 ** max(one.failures - 1, 0), _LONGEST)
+        one.due = time.monotonic() + self._interval_s * min(2 ** min(max(one.failures - 1, 0), 8), _LONGEST)
+        heapq.heappush(self._due, (one.due, one.node))
         if answer.why is not None:
             if one.failures >= _SILENT and not one.is_silent:
                 one.is_silent = True

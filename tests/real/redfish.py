@@ -6,7 +6,7 @@
         hall.mend(fault)
 
 It is no dependency of the project: pip brings its one wheel into ~/.cache/foreshock/simhall, by its checksum. It names
-Python 3.12 and runs on 3.11 as well. Where it cannot be had a test says so and is skipped.
+Python 3.12 and runs on 3.11 as well. Where it cannot be had `why-not` beside it says why, and tests are skipped with it.
 """
 
 import json
@@ -46,14 +46,17 @@ def simhall() -> Path:
     folder = _CACHE / VERSION
     if (folder / "simhall").is_dir():
         return folder
+    if (_CACHE / "why-not").exists():
+        pytest.skip(f"no simhall: {(_CACHE / 'why-not').read_text()}")
     _CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_CACHE) as made:
         wanted = Path(made) / "wanted.txt"
         wanted.write_text(f"simhall=={VERSION} --hash=sha256:{SHA256}\n")
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--only-binary=:all:", "--require-hashes"]
-        words = [*pip, "--ignore-requires-python", "--target", f"{made}/new", "-r", str(wanted)]
-        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--retries=1", "--no-deps", "--only-binary=:all:"]
+        words = ["--require-hashes", "--ignore-requires-python", "--target", f"{made}/new", "-r", str(wanted)]
+        done = subprocess.run([*pip, *words], check=False, capture_output=True, text=True)
         if done.returncode:
+            (_CACHE / "why-not").write_text(f"pip did not bring {VERSION}: {done.stderr[-300:]}")
             pytest.skip(f"no simhall {VERSION} can be had here: {done.stderr[-300:]}")
         if not folder.exists():
             (Path(made) / "new").rename(folder)
