@@ -6,7 +6,7 @@
         hall.mend(fault)
 
 It is no dependency of the project: pip brings its one wheel into ~/.cache/foreshock/simhall, by its checksum. It names
-Python 3.12 and runs on 3.11 as well. Where it cannot be had `why-not` beside it says why, and tests are skipped with it.
+Python 3.12 and runs on 3.11 as well. Where it cannot be had `why-not` there says why, and tests are skipped with it.
 """
 
 import json
