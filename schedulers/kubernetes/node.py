@@ -12,7 +12,9 @@ Unschedulable without our mark is somebody else's; so is a peer's annotation or 
 NVSentinel marks by labels (`k8saas.nvidia.com/cordon-by: NVSentinel`; the beginning is a setting of its own) and keeps
 its state in annotations without a domain (fault-quarantine/pkg/common/common.go of NVIDIA/NVSentinel):
 
-    quarantineHealthEvent: [{...}]                     it holds the node, by cordon, taints or both
+    quarantineHealthEvent: [{...}]                     its faults; a rule of it may only label the node, so besides:
+    quarantineHealthEventIsCordoned: "True"            it keeps work off by a cordon
+    quarantineHealthEventAppliedTaints: [{...}]        or by taints
     quarantineHealthEventCordonPreExisting: "True"     it found the node cordoned, and will not uncordon it
 """
 
@@ -32,7 +34,10 @@ OWNER = "foreshock"
 KEYS = ("action", "hint", "reason", "timestamp", "valid-until", "cordon-by", "drained")
 # The reason that slurm-operator copies into Slurm, behind `slurm-operator: `.
 SLINKY_REASON = "nodeset.slinky.slurm.net/node-cordon-reason"
-_QUARANTINE, _CORDON_FOUND = "quarantineHealthEvent", "quarantineHealthEventCordonPreExisting"
+_QUARANTINE = "quarantineHealthEvent"
+_CORDONED, _TAINTED, _CORDON_FOUND = (
+    f"{_QUARANTINE}{word}" for word in ("IsCordoned", "AppliedTaints", "CordonPreExisting")
+)
 _EMPTY = frozenset({"", "null", "[]", "{}"})
 _HINT = re.compile(r"\bid=(\S+)$")
 
@@ -184,8 +189,11 @@ def _peers(node: KubernetesNode, settings: KubernetesSettings, is_cordon_ours: b
 
 
 def is_quarantined(node: KubernetesNode) -> bool:
-    """Whether NVSentinel holds the node."""
-    return node.annotations.get(_QUARANTINE, "").strip() not in _EMPTY
+    """Whether NVSentinel keeps work off the node."""
+    said = node.annotations
+    is_held = bool(node.spec.unschedulable) and said.get(_CORDONED) == "True"
+    is_tainted = said.get(_TAINTED, "").strip() not in _EMPTY
+    return said.get(_QUARANTINE, "").strip() not in _EMPTY and (is_held or is_tainted)
 
 
 def is_left_to_us(node: KubernetesNode) -> bool:

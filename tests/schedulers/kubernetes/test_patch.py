@@ -185,13 +185,14 @@ def test_a_cordon_that_nvsentinel_found_is_taken_off_once_it_lets_go() -> None:
     found = brought(document(), "cordon")
     found["metadata"]["annotations"] |= {
         "quarantineHealthEvent": '[{"checkName": "SysLogsXIDError"}]',
+        "quarantineHealthEventIsCordoned": "True",
         "quarantineHealthEventCordonPreExisting": "True",
     }
     came = change(found, "release")
     assert isinstance(came, PatchRefusal)
     assert (came.result, came.detail.partition(" came ")[0]) == ("retry", "NVSentinel (quarantineHealthEvent)")
-    for key in ("quarantineHealthEvent", "quarantineHealthEventCordonPreExisting"):
-        del found["metadata"]["annotations"][key]
+    for key in ("", "IsCordoned", "CordonPreExisting"):
+        del found["metadata"]["annotations"][f"quarantineHealthEvent{key}"]
     assert "unschedulable" not in brought(found, "release")["spec"]
 
 

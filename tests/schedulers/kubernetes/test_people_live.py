@@ -106,7 +106,8 @@ def test_nvsentinel_s_node_is_its_own(kubernetes_cluster: Cluster, actuator: Kub
     """Marked by labels and annotations, as its fault-quarantine writes them: neither cordoned twice nor uncordoned."""
     by = "k8saas.nvidia.com/cordon-by"
     kubernetes_cluster.kubectl("label", "node", node, f"{by}=NVSentinel", "k8saas.nvidia.com/cordon-reason=xid-79")
-    kubernetes_cluster.kubectl("annotate", "node", node, 'quarantineHealthEvent=[{"checkName":"SysLogsXIDError"}]')
+    marks = ['quarantineHealthEvent=[{"checkName":"SysLogsXIDError"}]', "quarantineHealthEventIsCordoned=True"]
+    kubernetes_cluster.kubectl("annotate", "node", node, *marks)
     kubernetes_cluster.kubectl("cordon", node)
     wait_for("it is seen", lambda: hold_of(actuator, node).foreign is not None)
     came = bring(actuator, node, "cordon")
