@@ -36,6 +36,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "flight": Scheme("flight", "FlightCollector", "flight:DIR"),
     "ncclras": Scheme("ncclras", "NcclrasCollector", "ncclras[:HOST:PORT]"),
     "syslog": Scheme("syslog", "SyslogCollector", "syslog:HOST:PORT"),
+    "redfish": Scheme("redfish", "RedfishCollector", "redfish:FILE"),
     "prometheus": Scheme("prometheus", "PrometheusCollector", "prometheus:URL"),
 }
 

@@ -51,6 +51,7 @@ _SOURCES: dict[str, tuple[Trust, str]] = {
     "rings": ("system", "the driver's library, and the kernel's counters"),
     "syslog": ("system", "syslog daemons of the site's"),
     "prometheus": ("system", "a server of the operator's"),
+    "redfish": ("system", "the nodes' management controllers: each speaks of its own node"),
     "nvrx": ("user", "a job's launcher writes the files"),
     "checkpoints": ("user", "a job writes the files"),
     "flight": ("user", "a job writes the files"),

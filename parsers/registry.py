@@ -29,6 +29,7 @@ _NAMES = (
     "kubernetes",
     "alertmanager",
     "gpud",
+    "redfish",
     "nvrx",
     "flight",
     "ncclras",

@@ -5,7 +5,8 @@
     -> {"kind": "node_not_ready", "node": "gpu-017", "attributes": {"check": "NodeNotReady", "repeats": 3, ...}, ...}
 
 Events are of core/v1 or events.k8s.io/v1. A detector's report in one is read as that detector means it. Of a
-pod's events only those about its node count. `parsers/reports/kubernetes_jobs.py` reads jobs and their pods.
+pod's events only those about its node count. `parsers/reports/kubernetes_jobs.py` reads jobs and their pods,
+`parsers/reports/device_taints.py` what drivers say of single devices (ResourceSlice, DeviceTaintRule).
 """
 
 import re
@@ -24,6 +25,8 @@ from parsers.reports.detector_report import (
     place_of,
     xid_in,
 )
+from parsers.reports.device_taints import KINDS as TAINT_KINDS
+from parsers.reports.device_taints import DeviceTaintReader
 from parsers.reports.kubernetes_jobs import KINDS as JOB_KINDS
 from parsers.reports.kubernetes_jobs import JobReader
 from parsers.reports.reported_states import ReportedStates
@@ -290,6 +293,7 @@ class KubernetesParser(DocumentParser):
         self._reported = ReportedStates()
         self._nodes = NodeReader()
         self._jobs = JobReader()
+        self._taints = DeviceTaintReader()
 
     def flush(self) -> Iterator[Event]:
         """What stood in a document that was cut short, and the jobs that are news.
@@ -316,6 +320,8 @@ class KubernetesParser(DocumentParser):
             return []
         if kind == "Node":
             return self._nodes.read(record, document.line)
+        if kind in TAINT_KINDS:
+            return self._taints.read(kind, record, document.line)
         about, reason = record_of(record, "involvedObject", "regarding"), text_of(record, "reason")
         if not about or reason is None:
             return []
@@ -382,7 +388,7 @@ def _last(record: Mapping[str, Any]) -> datetime | None:
 
 FORMAT = Format(
     name="kubernetes",
-    description="Kubernetes events, nodes, jobs and pods: kubectl get ... -o json, also with --watch",
+    description="Kubernetes events, nodes, jobs, pods, taints of devices: kubectl get ... -o json, also with --watch",
     sample='{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "gpu-017.17c2d3e4f5a6b7c8"}, "involvedObject": '
     '{"kind": "Node", "name": "gpu-017"}, "reason": "NodeNotReady", "message": "Node gpu-017 status is now: '
     'NodeNotReady", "source": {"component": "node-controller"}, "firstTimestamp": "2025-03-01T04:01:06Z", '
@@ -390,7 +396,8 @@ FORMAT = Format(
     make=KubernetesParser,
     testimony="detector",
     recognises=re.compile(
-        r'"kind" ?: ?"(?:Event|Node|Pod|Job|JobSet|[A-Z][A-Za-z]{1,20}Job|Workload)(?:List)?"'
+        r'"kind" ?: ?"(?:Event|Node|Pod|Job|JobSet|[A-Z][A-Za-z]{1,20}Job|Workload|ResourceSlice|DeviceTaintRule)'
+        r'(?:List)?"'
         r'|"(?:involvedObject|regarding)" ?: ?\{'
         r'|"(?:last(?:Transition|Heartbeat)Time|reporting(?:Component|Controller|Instance))" ?:'
     ),

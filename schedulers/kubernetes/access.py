@@ -235,6 +235,7 @@ class KubernetesSettings:
     evict_unmanaged: bool = False  # also pods that nobody makes anew
     keep_namespaces: tuple[str, ...] = ("kube-system",)  # whose pods are never evicted
     annotate_pods: bool = False  # what is asked of a job stands on its pods, too (they must be patched for it)
+    slinky: bool = False  # a cordon's reason is left where slurm-operator takes that of its drain from
     # Annotations, by their name behind the domain or whole, that say that another tool holds a node.
     peer_marks: tuple[str, ...] = ("cordon-by", "cordon_", "cordoned", "node-cordon-reason")
     # Taints by which others take a node out of service, by the beginning of their key.
@@ -244,6 +245,7 @@ class KubernetesSettings:
         "karpenter.sh/disrupt",
         "node.kubernetes.io/out-of-service",
         "node.cloudprovider.kubernetes.io/shutdown",
+        "nvsentinel.dgxc.nvidia.com/",
     )
 
     @property

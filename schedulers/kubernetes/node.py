@@ -9,6 +9,13 @@ Our marks, under the operator's domain:
     status.conditions      ForeshockRisk, of a watch; its message ends with the hint's id
 
 Unschedulable without our mark is somebody else's; so is a peer's annotation or taint, which may lie beside ours.
+NVSentinel marks by labels (`k8saas.nvidia.com/cordon-by: NVSentinel`; the beginning is a setting of its own) and keeps
+its state in annotations without a domain (fault-quarantine/pkg/common/common.go of NVIDIA/NVSentinel):
+
+    quarantineHealthEvent: [{...}]                     its faults; a rule of it may only label the node, so besides:
+    quarantineHealthEventIsCordoned: "True"            it keeps work off by a cordon
+    quarantineHealthEventAppliedTaints: [{...}]        or by taints
+    quarantineHealthEventCordonPreExisting: "True"     it found the node cordoned, and will not uncordon it
 """
 
 import re
@@ -25,6 +32,13 @@ CONDITION = "ForeshockRisk"
 OWNER = "foreshock"
 # Annotations of ours, behind the domain.
 KEYS = ("action", "hint", "reason", "timestamp", "valid-until", "cordon-by", "drained")
+# The reason that slurm-operator copies into Slurm, behind `slurm-operator: `.
+SLINKY_REASON = "nodeset.slinky.slurm.net/node-cordon-reason"
+_QUARANTINE = "quarantineHealthEvent"
+_CORDONED, _TAINTED, _CORDON_FOUND = (
+    f"{_QUARANTINE}{word}" for word in ("IsCordoned", "AppliedTaints", "CordonPreExisting")
+)
+_EMPTY = frozenset({"", "null", "[]", "{}"})
 _HINT = re.compile(r"\bid=(\S+)$")
 
 
@@ -149,9 +163,20 @@ def watch_hint(node: KubernetesNode) -> str | None:
 
 def _peers(node: KubernetesNode, settings: KubernetesSettings, is_cordon_ours: bool) -> Iterator[str]:
     """Others who hold the node, in words."""
-    named = False
+    labels = node.metadata.labels or {}
+    named = is_quarantined(node)
+    if named:
+        why = next((f", {value[:80]}" for key, value in sorted(labels.items()) if key.endswith("/cordon-reason")), "")
+        yield f"NVSentinel ({_QUARANTINE}{why})"
+    elif node.spec.unschedulable and not is_cordon_ours:  # a label may outlive the cordon that it was of
+        for key, value in sorted(labels.items()):
+            if key.endswith("/cordon-by") and not key.startswith(f"{settings.domain}/"):
+                named = True
+                yield f"{key}={value[:80]}"
     for key, value in sorted(node.annotations.items()):
         domain, _, name = key.rpartition("/")
+        if key == SLINKY_REASON and value.startswith(f"{OWNER}:"):
+            continue
         if domain != settings.domain and any(_names(mark, key, name) for mark in settings.peer_marks):
             named = True
             yield f"{key}={value[:80]}"
@@ -161,6 +186,19 @@ def _peers(node: KubernetesNode, settings: KubernetesSettings, is_cordon_ours: b
             yield f"taint {taint.key}:{taint.effect}"
     if node.spec.unschedulable and not is_cordon_ours and not named:
         yield "cordoned (unschedulable), without a name"
+
+
+def is_quarantined(node: KubernetesNode) -> bool:
+    """Whether NVSentinel keeps work off the node."""
+    said = node.annotations
+    is_held = bool(node.spec.unschedulable) and said.get(_CORDONED) == "True"
+    is_tainted = said.get(_TAINTED, "").strip() not in _EMPTY
+    return said.get(_QUARANTINE, "").strip() not in _EMPTY and (is_held or is_tainted)
+
+
+def is_left_to_us(node: KubernetesNode) -> bool:
+    """Whether NVSentinel holds the node and found it cordoned: it leaves the cordon to who was there before."""
+    return is_quarantined(node) and node.annotations.get(_CORDON_FOUND) == "True"
 
 
 def _names(mark: str, key: str, name: str) -> bool:

@@ -18,8 +18,10 @@ from schedulers.kubernetes.node import (
     CONDITION,
     KEYS,
     OWNER,
+    SLINKY_REASON,
     KubernetesNode,
     NodeMarks,
+    is_left_to_us,
     opted_out,
     read_marks,
     risk_taint,
@@ -51,7 +53,7 @@ class NodePatch:
 class PatchRefusal:
     """Why a node is left as it is."""
 
-    result: Literal["foreign", "refused"]
+    result: Literal["foreign", "refused", "retry"]
     detail: str
 
 
@@ -61,6 +63,10 @@ def change_of(
     """What brings a node to what is ordered, from what it is now."""
     marks = read_marks(node, settings)
     if order.action == "release":
+        if marks.is_cordon_ours and marks.hint == order.hint and is_left_to_us(node):
+            return PatchRefusal(
+                "retry", f"{marks.foreign} came after our cordon and leaves it to us: taken off after it"
+            )
         return _release(node, order, settings, marks, now)
     if marks.foreign is not None:
         return PatchRefusal("foreign", marks.foreign)
@@ -97,6 +103,8 @@ def _hold(node: KubernetesNode, order: Order, settings: KubernetesSettings, mark
     if cordons:
         wanted["cordon-by"] = OWNER
     keyed = {_key(settings, name): value for name, value in wanted.items()}
+    if cordons and settings.slinky:
+        keyed[SLINKY_REASON] = f"{wanted['reason']} id={order.hint}"
     is_same = all(node.annotations.get(key) == value for key, value in keyed.items())
     patch: Patch = []
     if not is_same:
@@ -105,6 +113,8 @@ def _hold(node: KubernetesNode, order: Order, settings: KubernetesSettings, mark
     if order.action == "drain" and node.annotations.get(_key(settings, "hint")) == order.hint:
         stale.remove("drained")
     patch += _drop_annotations(node, settings, stale)
+    if not cordons:
+        patch += _drop_slinky(node)
     patch += _taint(node, settings, order.action)
     if cordons and not node.spec.unschedulable:
         patch.append({"op": "add", "path": "/spec/unschedulable", "value": True})
@@ -137,7 +147,7 @@ def _is_held(node: KubernetesNode, settings: KubernetesSettings, marks: NodeMark
 
 def _without(node: KubernetesNode, settings: KubernetesSettings, marks: NodeMarks) -> Patch:
     """Without our taint, our cordon and our annotations."""
-    patch = [*_drop_annotations(node, settings, KEYS), *_taint(node, settings, None)]
+    patch = [*_drop_annotations(node, settings, KEYS), *_drop_slinky(node), *_taint(node, settings, None)]
     if marks.is_cordon_ours and node.spec.unschedulable and marks.foreign is None:
         patch.append({"op": "remove", "path": "/spec/unschedulable"})
     return patch
@@ -176,6 +186,13 @@ def _drop_annotations(node: KubernetesNode, settings: KubernetesSettings, names:
     return [
         {"op": "remove", "path": f"/metadata/annotations/{_pointer(key)}"} for key in keys if key in node.annotations
     ]
+
+
+def _drop_slinky(node: KubernetesNode) -> Patch:
+    """The reason that we left for slurm-operator; a person's stays."""
+    if not node.annotations.get(SLINKY_REASON, "").startswith(f"{OWNER}:"):
+        return []
+    return [{"op": "remove", "path": f"/metadata/annotations/{_pointer(SLINKY_REASON)}"}]
 
 
 def _condition(node: KubernetesNode, order: Order, now: datetime, risky: bool) -> dict[str, Any] | None:

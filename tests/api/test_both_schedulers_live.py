@@ -13,6 +13,8 @@ from real.kubernetes import RBAC, Kubernetes
 from real.postgres import Postgres
 from real.slurm import Slurm, slurm
 
+from schedulers.kubernetes.node import SLINKY_REASON
+
 from .hint_site import Site, drained, faults, slurm_entry, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
@@ -28,7 +30,9 @@ def nodes(kubernetes_cluster: Kubernetes) -> Iterator[list[str]]:
 
 def kubernetes_entry(cluster: Kubernetes, folder: Path) -> str:
     """A Kubernetes in the configuration, with the least rights."""
-    return f"{{kind: kubernetes, name: kube, kubeconfig: {cluster.agent(folder)}, timeout_s: 4, lease_s: 5}}"
+    return (
+        f"{{kind: kubernetes, name: kube, kubeconfig: {cluster.agent(folder)}, timeout_s: 4, lease_s: 5, slinky: true}}"
+    )
 
 
 def cordoned(cluster: Kubernetes, node: str) -> bool:
@@ -67,8 +71,12 @@ def test_the_life_of_hints_in_kubernetes(tmp_path: Path, kubernetes_cluster: Kub
 
 
 def test_two_schedulers_over_the_same_nodes(tmp_path: Path, kubernetes_cluster: Kubernetes, nodes: list[str]) -> None:
-    """One hint holds in both; what a person lets go in one is let go in the other; an outage delays one alone."""
-    cluster, (first, second, _third) = kubernetes_cluster, nodes
+    """One hint holds in both; what a person lets go in one is let go in the other; an outage delays one alone.
+
+    So it does where slurm-operator has drained Slurm's node for our cordon, by the reason that we left it: what it does
+    is done here by hand, as its page on external health checkers tells it.
+    """
+    cluster, (first, second, third) = kubernetes_cluster, nodes
     with slurm(",".join(nodes)) as controller:
         entries = [slurm_entry(controller), kubernetes_entry(cluster, tmp_path)]
         here = Site(tmp_path, nodes, entries)
@@ -83,6 +91,25 @@ def test_two_schedulers_over_the_same_nodes(tmp_path: Path, kubernetes_cluster: 
             until("Kubernetes lets go", lambda: not cordoned(cluster, first))
             _away_alone(here, server, (controller, cluster), second)
             assert drained(controller, nodes) == {second}
+            _drained_by_operator(here, server, (controller, cluster), third)
+
+
+def _drained_by_operator(here: Site, server: Any, schedulers: tuple[Slurm, Kubernetes], node: str) -> None:
+    """One hint, held in Kubernetes and by slurm-operator in Slurm; its release leaves Slurm's node to the operator."""
+    controller, cluster = schedulers
+    reason = "slurm-operator: foreshock: Xid 79 id=h"
+    controller.run("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
+    here.looked_again(server)
+    faults(server, [node])
+    here.until(server, node, "confirmed")
+    assert (here.placement(server, node, "slurm"), here.placement(server, node, "kube")) == ("foreign", "confirmed")
+    hint = here.hints(server)[node]["id"]
+    left = cluster.node(node)["metadata"]["annotations"][SLINKY_REASON]
+    assert (left.startswith("foreshock: "), left.endswith(f" id={hint}")) == (True, True)
+    server.post(f"/api/v1/hints/{hint}/withdraw", b"")
+    until("Kubernetes lets go", lambda: not cordoned(cluster, node))
+    assert SLINKY_REASON not in cluster.node(node)["metadata"].get("annotations", {})
+    assert reason in controller.run("scontrol", "-o", "show", "node", node)
 
 
 def _away_alone(here: Site, server: Any, schedulers: tuple[Slurm, Kubernetes], node: str) -> None:

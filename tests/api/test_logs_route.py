@@ -1,14 +1,21 @@
 """POST /logs: raw lines in every wrapping that shippers use."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .conftest import Clock
+from api.app import create_app
+from api.edge.auth import hash_token
+from api.server.settings import Token
+from store.records.hostlist import NodePattern
+
+from .conftest import QUIET, Clock
 
 XID = "NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 SYSLOG = f"2025-03-01T04:05:06.789000+00:00 gpu-017 kernel: {XID}"
@@ -95,6 +102,25 @@ def test_a_format_that_is_named_is_used(client: TestClient) -> None:
     assert answer.status_code == 422
     assert "kernel" in answer.json()["detail"]
     assert client.post("/api/v1/logs", params={"format": "dcgm"}, content=b"x").status_code == 422
+
+
+def test_a_management_controller_posts_of_its_own_node_alone(engine: sa.Engine, clock: Clock) -> None:
+    """By a token of that node, to the address that its subscription names."""
+    token = Token("bmc", hash_token("bmc-secret"), frozenset({"ingest"}), nodes=NodePattern.of("gpu-017"))
+    leak = {"MessageId": "Environmental.1.1.0.LeakDetectedCritical", "MessageSeverity": "Critical", "Message": "Leak"}
+    body = {"@odata.type": "#Event.v1_7_0.Event", "Id": "1", "Context": "gpu-018", "Events": [leak]}
+    reader = Token("reader", hash_token("reader-secret"), frozenset({"read"}))
+    with TestClient(create_app(replace(QUIET, tokens=(token, reader)), engine, clock)) as client:
+        for node, accepted in (("gpu-017", 1), ("gpu-018", 0)):
+            taken = client.post(
+                "/api/v1/logs",
+                params={"format": "redfish", "node": node},
+                json=body,
+                headers={"authorization": "Bearer bmc-secret"},
+            )
+            assert (taken.status_code, taken.json()["accepted"]) == (200, accepted), taken.text
+        said = client.get("/api/v1/events", headers={"authorization": "Bearer reader-secret"}).json()["items"]
+    assert [(one["node"], one["kind"], one["severity"]) for one in said] == [("gpu-017", "coolant_leak", "fatal")]
 
 
 def test_the_same_line_again_is_a_repeat_only_if_it_bears_a_time(client: TestClient, clock: Clock) -> None:

@@ -34,6 +34,7 @@ def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("nvml", "system"),
         ("scrape:http://127.0.0.1:9400/metrics", "system"),
         ("prometheus:http://127.0.0.1:9090", "system"),
+        ("redfish:/etc/foreshock/bmc.list", "system"),
         ("checkpoints:/ckpt", "user"),
         ("nvrx:/run-7", "user"),
         ("exec:ibqueryerrors:/usr/sbin/ibqueryerrors", "system"),

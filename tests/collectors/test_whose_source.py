@@ -27,6 +27,7 @@ def said(node: str | None, source: str = "kernel", ident: str | None = "1") -> E
         *((f"scrape:http://{host}:9400/metrics", "one") for host in ("127.0.0.1", "localhost", "[::1]", "127.9.9.9")),
         *((f"scrape:http://{host}:9400/metrics", "many") for host in ("gpu-001", "10.0.0.7", "127.example.org.evil")),
         ("prometheus:http://127.0.0.1:9090", "many"),
+        ("redfish:/etc/foreshock/bmc.list", "many"),
         ("syslog:127.0.0.1:5140", "one"),
         ("syslog:0.0.0.0:6514#cert=a&key=b&clients=c", "many"),
     ],

@@ -1,5 +1,6 @@
 """How causes are weighed: the table, parts that are fine, releases, who complains, and what the order changes."""
 
+import json
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +15,10 @@ from diagnosis.causes.scene import Scene, SceneJob
 from diagnosis.causes.weighing import cover, weigh
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
+from diagnosis.symptoms.meaning import meaning_of
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind
+from parsers.registry import make_parser
+from parsers.text.parser import Context, parse
 from store.records.outage import Outage
 from store.records.verdict import CauseClass, Verdict
 
@@ -186,6 +190,24 @@ def test_a_rack_that_is_hit_by_more_than_the_loss_of_power_is_called_the_rack() 
     assert first([*dark[:4], *lost, *disks]) == ("rack", "r0")
     scattered = [seen("gpu_lost", "gpu", f"n{number:02d}/0000:0f:00.0", 10) for number in (0, 9, 18, 27)]
     assert "rack" not in {one.cause_class for one in explained([*dark[:1], *scattered]) if one.probability >= 0.3}
+
+
+def test_controllers_of_a_rack_speak_for_its_power_and_its_cooling() -> None:
+    """As their messages are read: inputs that go together, leaks and heat together; one leak is its node's."""
+
+    def told(number: int, seconds: float, key: str, words: str) -> Symptom:
+        message = {"MessageId": f"X.1.0.{key}", "Message": words, "MessageSeverity": "Critical"}
+        (event,) = parse(make_parser("redfish", Context(node=f"n{number:02d}")), [json.dumps(message)])
+        kind = meaning_of(event).symptom
+        assert kind is not None
+        return seen(kind, "node", f"n{number:02d}", seconds)
+
+    lost = [told(number, number, "Alert", "Power supply 1 lost its input") for number in range(8)]
+    assert first(lost) == ("power", "r0")
+    wet = [told(number, 60 * number, "LeakDetectedCritical", "Leak detector 'Tray' ...") for number in range(3)]
+    hot = [told(number, 60 * number, "TemperatureAboveUpperCriticalThreshold", "hot") for number in range(3, 8)]
+    assert first([*wet, *hot]) == ("cooling", "r0")
+    assert first(wet[:1]) == ("node", "n00")
 
 
 def test_many_signs_of_one_node_or_two_are_not_their_rack() -> None:

@@ -18,7 +18,10 @@ from store.records.event import Device, Severity
 from store.records.fault_catalog import kind_meanings, sxid, xid
 
 WHEN = datetime(2025, 3, 1, 4, 5, 6, tzinfo=UTC)
-DETECTORS = ("kubernetes", "node-problem-detector", "eks-node-monitoring-agent", "gpud", "nvsentinel", "dcgmi")
+DETECTORS = (
+    *("kubernetes", "node-problem-detector", "eks-node-monitoring-agent", "gpud", "nvsentinel", "dcgmi"),
+    "dra-driver-nvidia-gpu",
+)
 
 
 def told(**changes: Any) -> DetectorReport:

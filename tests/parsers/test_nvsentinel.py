@@ -55,6 +55,29 @@ WRAPPINGS = [
 ]
 
 
+def test_a_node_that_failed_cluster_readiness_is_a_failed_check() -> None:
+    """As its monitor publishes each failed test (docs/configuration/nvcre-certification-monitor.md of NVSentinel)."""
+    record = health(
+        agent="nvcre-certification-monitor",
+        componentClass="Node",
+        checkName="NVCRECertFailed",
+        errorCode=["nccl-all-reduce/ThresholdViolation"],
+        recommendedAction="CONTACT_SUPPORT",
+        entitiesImpacted=[{"entityType": "v1/Node", "entityValue": "gpu-017"}],
+        message="bus bandwidth 310 GB/s is below 340 GB/s",
+    )
+    (event,) = decoded(record)
+    assert (event.kind, event.severity, event.device.type, event.node) == (
+        "health_check_failed",
+        "error",
+        "node",
+        "gpu-017",
+    )
+    assert event.attributes["error_code"] == "nccl-all-reduce/ThresholdViolation"
+    (over,) = decoded(record | {"isFatal": False, "isHealthy": True, "errorCode": []})
+    assert over.severity == "info"
+
+
 @pytest.mark.parametrize("record", WRAPPINGS, ids=lambda record: "_".join(record)[:40])
 def test_a_health_event_is_the_same_in_every_wrapping(record: dict[str, Any]) -> None:
     """As it is, as CloudEvents, as protobuf's list, as its database exports and streams it."""

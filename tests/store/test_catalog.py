@@ -144,6 +144,7 @@ CONFIRMED = {
     "mlx5_health 0xb",
     "raid_failed",
     "thermal_shutdown",
+    "coolant_leak critical",
 }
 
 

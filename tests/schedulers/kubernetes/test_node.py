@@ -11,6 +11,8 @@ from schedulers.kubernetes.node import KubernetesNode, read_hold
 SETTINGS = KubernetesSettings("sim")
 EVICTING = KubernetesSettings("sim", evict=True)
 OURS = {"foreshock.dev/hint": "h1", "foreshock.dev/cordon-by": "foreshock", "foreshock.dev/action": "cordon"}
+SICK, SHUT = {"quarantineHealthEvent": '[{"nodeName": "gpu-1"}]'}, {"quarantineHealthEventIsCordoned": "True"}
+BY, WHY = "k8saas.nvidia.com/cordon-by", "k8saas.nvidia.com/cordon-reason"
 RISK = {"key": "foreshock.dev/risk", "value": "cordon", "effect": "NoSchedule"}
 
 
@@ -91,12 +93,37 @@ def test_a_drain_that_evicts_is_one_when_nothing_is_left_to_go() -> None:
             "taint karpenter.sh/disrupted:NoSchedule",
         ),
         (node({"other.dev/cordon-by": "foreshock"}, unschedulable=True), "other.dev/cordon-by=foreshock"),
+        (node(labels={"k8saas.nvidia.com/cordon-by": "NVSentinel"}, unschedulable=True), f"{BY}=NVSentinel"),
+        (node(SICK | {"quarantineHealthEventAppliedTaints": "[{}]"}), "NVSentinel (quarantineHealthEvent)"),
+        (
+            node(SICK | SHUT, {BY: "NVSentinel", WHY: "gpu-xid-errors"}, unschedulable=True),
+            "NVSentinel (quarantineHealthEvent, gpu-xid-errors)",
+        ),
+        (
+            node(taints=[{"key": "nvsentinel.dgxc.nvidia.com/nvcre-cert-failed", "effect": "NoSchedule"}]),
+            "taint nvsentinel.dgxc.nvidia.com/nvcre-cert-failed:NoSchedule",
+        ),
     ],
 )
 def test_others_are_told_of_by_their_marks(found: KubernetesNode, who: str) -> None:
     """Nothing of ours is on it."""
     hold = read_hold(found, SETTINGS)
     assert (hold.action, hold.foreign) == (None, who)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        node(labels={BY: "NVSentinel", "k8saas.nvidia.com/uncordon-by": "NVSentinel"}),
+        node(SHUT | {"quarantineHealthEvent": "[]", "quarantinedNodeUncordonedManually": "True"}),
+        node(SICK | {"quarantineHealthEventAppliedLabels": "[{}]"}, {"nvidia.com/gpu-fault": "active"}),
+        node(SICK | SHUT),
+        node({"nodeset.slinky.slurm.net/node-cordon-reason": "foreshock: Xid 79 id=h1"}),
+    ],
+)
+def test_what_is_over_or_ours_is_nobody_s(found: KubernetesNode) -> None:
+    """A label that outlives NVSentinel's cordon, no fault, a rule that only labels, a person's uncordon, our reason."""
+    assert read_hold(found, SETTINGS).foreign is None
 
 
 def test_others_may_lie_beside_us() -> None:

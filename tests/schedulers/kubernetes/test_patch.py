@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedulers.kubernetes.access import KubernetesSettings
-from schedulers.kubernetes.node import CONDITION, KubernetesNode, read_hold
+from schedulers.kubernetes.node import CONDITION, SLINKY_REASON, KubernetesNode, read_hold
 from schedulers.kubernetes.patch import NodePatch, PatchRefusal, change_of, drained
 from store.records.hint import HintAction
 
@@ -178,6 +178,35 @@ def test_a_release_leaves_the_cordon_to_who_else_has_marked_it() -> None:
     after = brought(found, "release")
     assert after["spec"] == {"unschedulable": True}
     assert after["metadata"]["annotations"] == {"k8saas.nvidia.com/cordon-by": "nvsentinel"}
+
+
+def test_a_cordon_that_nvsentinel_found_is_taken_off_once_it_lets_go() -> None:
+    """It never uncordons such a node: were it left to NVSentinel, it would stay cordoned for ever."""
+    found = brought(document(), "cordon")
+    found["metadata"]["annotations"] |= {
+        "quarantineHealthEvent": '[{"checkName": "SysLogsXIDError"}]',
+        "quarantineHealthEventIsCordoned": "True",
+        "quarantineHealthEventCordonPreExisting": "True",
+    }
+    came = change(found, "release")
+    assert isinstance(came, PatchRefusal)
+    assert (came.result, came.detail.partition(" came ")[0]) == ("retry", "NVSentinel (quarantineHealthEvent)")
+    for key in ("", "IsCordoned", "CordonPreExisting"):
+        del found["metadata"]["annotations"][f"quarantineHealthEvent{key}"]
+    assert "unschedulable" not in brought(found, "release")["spec"]
+
+
+def test_slurm_operator_is_left_the_reason_of_its_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cordon, as long as it lasts; without the setting nothing is left."""
+    assert SLINKY_REASON not in brought(document(), "cordon")["metadata"]["annotations"]
+    monkeypatch.setattr(f"{__name__}.SETTINGS", KubernetesSettings("sim", slinky=True))
+    held = brought(document(), "cordon")
+    said = held["metadata"]["annotations"][SLINKY_REASON]
+    assert said.startswith("foreshock: ")
+    assert said.endswith(" id=h1")
+    assert SLINKY_REASON not in brought(document(), "avoid")["metadata"]["annotations"]
+    assert SLINKY_REASON not in brought(held, "avoid")["metadata"]["annotations"]
+    assert "annotations" not in brought(held, "release")["metadata"]
 
 
 def test_a_watch_of_another_hint_outlives_a_release() -> None:

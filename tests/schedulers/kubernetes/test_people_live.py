@@ -102,6 +102,22 @@ def test_a_peer_that_comes_after_us_keeps_the_node(
     assert (hold.action, hold.foreign) == (None, "k8saas.nvidia.com/cordon-by=nvsentinel")
 
 
+def test_nvsentinel_s_node_is_its_own(kubernetes_cluster: Cluster, actuator: Kubernetes, node: str) -> None:
+    """Marked by labels and annotations, as its fault-quarantine writes them: neither cordoned twice nor uncordoned."""
+    by = "k8saas.nvidia.com/cordon-by"
+    kubernetes_cluster.kubectl("label", "node", node, f"{by}=NVSentinel", "k8saas.nvidia.com/cordon-reason=xid-79")
+    marks = ['quarantineHealthEvent=[{"checkName":"SysLogsXIDError"}]', "quarantineHealthEventIsCordoned=True"]
+    kubernetes_cluster.kubectl("annotate", "node", node, *marks)
+    kubernetes_cluster.kubectl("cordon", node)
+    wait_for("it is seen", lambda: hold_of(actuator, node).foreign is not None)
+    came = bring(actuator, node, "cordon")
+    assert (came.result, came.detail) == ("foreign", "NVSentinel (quarantineHealthEvent, xid-79)")
+    assert bring(actuator, node, "release").result == "done"
+    found = kubernetes_cluster.node(node)
+    assert found["spec"]["unschedulable"] is True
+    assert not [key for key in found["metadata"]["annotations"] if key.startswith("foreshock.dev")]
+
+
 def test_taints_of_others_survive_any_race(kubernetes_cluster: Cluster, actuator: Kubernetes) -> None:
     """People change a taint in a loop while we put on and take off ours: no change of theirs is lost.
 
