@@ -352,7 +352,8 @@ def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     print_table(shares, ["bucket", "time", "share", *(["money"] if money else [])])
     if reported["interruptions"]:
         print_text()
-        print_table([_interruption_row(one) for one in reported["interruptions"]], ["time", "cause", "culprit", "lost", "goes on from"])
+        rows = [_interruption_row(one) for one in reported["interruptions"]]
+        print_table(rows, ["time", "cause", "culprit", "lost", "goes on from"])
 
 
 def _interruption_row(reported: Mapping[str, Any]) -> dict[str, Any]:
@@ -381,4 +382,3 @@ def _kept(reported: Mapping[str, Any]) -> str | None:
         save = "a save" if kept["iteration"] is None else f"save {kept['iteration']}"
         words.insert(0, f"{save}, {span(before.total_seconds())} before")
     return "; ".join(words) or None
-

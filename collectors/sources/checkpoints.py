@@ -132,11 +132,12 @@ class CheckpointScan:
         return found
 
     def _file(self, path: str) -> CheckpointEntry | None:
-        """A file's time and size; None of one that went away."""
+        """A file's time and size; None of one that went away, and of a pipe or a device."""
         with suppress(OSError):
             status = os.lstat(path)
             self.files += 1
-            return CheckpointEntry(path, status.st_mtime, status.st_size)
+            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                return CheckpointEntry(path, status.st_mtime, status.st_size)
         return None
 
 

@@ -8,8 +8,8 @@ since 1.6, Lightning's .ckpt), the header of a safetensors file, the index of a 
 checkpoints the pickle `.metadata` by a reader that builds no object (`parsers/dumps/pickled.py`). All is bounded; what
 is larger, or of another form, tells nothing.
 
-Sources: PKWARE's APPNOTE 4.3.14 to 4.3.16; github.com/huggingface/safetensors "Format"; transformers' WEIGHTS_INDEX_NAME;
-torch/distributed/checkpoint/filesystem.py (_StorageInfo) of PyTorch 2.2 to 2.13.
+Sources: PKWARE's APPNOTE 4.3.14 to 4.3.16; github.com/huggingface/safetensors, "Format"; transformers'
+SAFE_WEIGHTS_INDEX_NAME; torch/distributed/checkpoint/filesystem.py (_StorageInfo) of PyTorch 2.2 to 2.13.
 """
 
 import re

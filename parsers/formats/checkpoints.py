@@ -54,7 +54,7 @@ _COARSE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEntry:
-    """A file or folder: `mtime_s` since 1970, `size` in bytes, `text` of a tracker, `content` of a file that was read."""
+    """A file or folder: `mtime_s` since 1970, `size` in bytes, a tracker's `text`, `content` of what was opened."""
 
     path: str
     mtime_s: float
