@@ -353,7 +353,7 @@ def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     if reported["interruptions"]:
         print_text()
         rows = [_interruption_row(one) for one in reported["interruptions"]]
-        print_table(rows, ["time", "cause", "culprit", "lost", "goes on from"])
+        print_table(rows, ["time", "cause", "culprit", "lost", "kept"])
 
 
 def _interruption_row(reported: Mapping[str, Any]) -> dict[str, Any]:
@@ -369,7 +369,7 @@ def _interruption_row(reported: Mapping[str, Any]) -> dict[str, Any]:
         "cause": reported["cause"],
         "culprit": name,
         "lost": span(reported["lost_s"]),
-        "goes on from": _kept(reported),
+        "kept": _kept(reported),
     }
 
 
