@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from parsers.dumps.pickled import NamedObject, PickleRefusedError, plain_value
+from parsers.dumps.pickled import PickledObject, PickleRefusedError, plain_value
 
 _ZIP = b"PK\x03\x04"
 _END, _END_64, _LOCATOR_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
@@ -150,10 +150,10 @@ def _metadata(file: BinaryIO, size: int) -> FileContent:
         found = plain_value(file.read(_MOST_PICKLE), named=True)
     except PickleRefusedError as refused:
         return FileContent(cut=True) if "cut short" in str(refused) else _NOTHING
-    stored = found.fields.get("storage_data") if isinstance(found, NamedObject) else None
+    stored = found.fields.get("storage_data") if isinstance(found, PickledObject) else None
     named: dict[str, int] = {}
     for one in stored.values() if isinstance(stored, dict) else ():
-        place = one.fields if isinstance(one, NamedObject) else {}
+        place = one.fields if isinstance(one, PickledObject) else {}
         name, offset, length = (place.get(key) for key in ("relative_path", "offset", "length"))
         if isinstance(name, str) and isinstance(offset, int) and isinstance(length, int):
             named[name] = max(named.get(name, 0), offset + length)

@@ -2,7 +2,7 @@
 
     plain_value(pickle.dumps({"version": "2.10", "entries": []}))      # {"version": "2.10", "entries": []}
     plain_value(pickle.dumps(os.system))                               # raises PickleRefusedError
-    plain_value(pickle.dumps(Path("a")), named=True)                   # NamedObject("PosixPath"): looked up nowhere
+    plain_value(pickle.dumps(Path("a")), named=True)                   # PickledObject("PosixPath"): looked up nowhere
 
 A pickle is a program for a small machine with a stack. This is another machine, that knows only the instructions which
 push plain values; whatever looks up a name, calls or builds an object is unknown to it and ends it. Where objects are
@@ -33,7 +33,7 @@ class PickleRefusedError(ValueError):
     """A pickle that is broken, too large, or would do more than hold plain values."""
 
 
-class NamedObject:
+class PickledObject:
     """What stands where a pickle would make an object: the name of its class, and its fields as far as it has some."""
 
     __slots__ = ("fields", "name")
@@ -196,7 +196,7 @@ def _put(machine: _Machine, values: list[Any]) -> None:
         raise PickleRefusedError("it puts items into what is no dict")
     found = machine.stack[-1]
     for key, value in zip(values[::2], values[1::2], strict=True):
-        if not isinstance(key, str | int | NamedObject):
+        if not isinstance(key, str | int | PickledObject):
             raise PickleRefusedError("a key is neither a text nor a number")
         found[key] = value
 
@@ -247,14 +247,14 @@ def _named(count: int) -> Any:
         for _ in range(count):
             machine.pop()
         made = machine.pop()
-        machine.stack.append(NamedObject(made.name if isinstance(made, NamedObject) else ""))
+        machine.stack.append(PickledObject(made.name if isinstance(made, PickledObject) else ""))
 
     return step
 
 
 def _name(machine: _Machine) -> None:
     name, _module = machine.pop(), machine.pop()
-    machine.stack.append(NamedObject(str(name)[:_MOST_NAME]))
+    machine.stack.append(PickledObject(str(name)[:_MOST_NAME]))
 
 
 def _line_name(machine: _Machine) -> None:
@@ -264,12 +264,12 @@ def _line_name(machine: _Machine) -> None:
         end = machine.data.find(b"\n", machine.at, machine.at + 2 * _MOST_NAME)
         found = machine.take(end - machine.at)
         machine.take(1)
-    machine.stack.append(NamedObject(found.decode("utf-8", "replace")[:_MOST_NAME]))
+    machine.stack.append(PickledObject(found.decode("utf-8", "replace")[:_MOST_NAME]))
 
 
 def _fields(machine: _Machine) -> None:
     state, made = machine.pop(), machine.pop()
-    if isinstance(made, NamedObject) and isinstance(state, dict):
+    if isinstance(made, PickledObject) and isinstance(state, dict):
         made.fields = state
     machine.stack.append(made)
 
@@ -290,7 +290,7 @@ def plain_value(data: bytes, named: bool = False) -> Any:
     """The value of a pickle.
 
     Args:
-        named: objects are expected: each is a `NamedObject`, of which nothing was looked up, called or built.
+        named: objects are expected: each is a `PickledObject`, of which nothing was looked up, called or built.
 
     Raises:
         PickleRefusedError: it is broken, too large, or more than plain values.
