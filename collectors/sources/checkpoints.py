@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import number
-from parsers.dumps.checkpoint_files import FileContent, content_of, tells
+from parsers.dumps.checkpoint_files import FileContent, content_of, cost_of, tells
 from parsers.formats.checkpoints import TRACKERS, CheckpointEntry, CheckpointSave, event_of, iteration_in, saves_of
 from store.records.event import Event
 
@@ -31,12 +31,15 @@ from store.records.event import Event
 #     for place in scan.saves(): entries, skipped = scan.read(place)
 #
 # A look reads MOST_NAMES names and the times of MOST_FILES files, of one save FILES_OF_ONE, and opens MOST_OPENED that
-# have changed. Links are not followed, and what is no plain file is not read.
+# have changed, MOST_READ bytes of them. Links are not followed, and what is no plain file is not read.
 
 MOST_NAMES = 20_000
 MOST_FILES = 10_000
 FILES_OF_ONE = 2_000
 MOST_OPENED = 2_000
+# What a look reads of files that have changed, bytes, and how many names of others it keeps of all.
+MOST_READ = 256 * 1024 * 1024
+MOST_NAMED = 50_000
 _DEPTH = 2  # folders between the directory and the saves
 _INNER_DEPTH = 4  # folders within a save
 _MAX_TRACKER_BYTES = 256
@@ -53,7 +56,7 @@ class CheckpointScan:
         self.names = self.files = 0
         self.full = False
         self._known = known or {}
-        self._opened = 0
+        self._opened = self._read = self._named = 0
         self.contents: dict[str, tuple[float, int, FileContent]] = {}
 
     def saves(self) -> list[str]:
@@ -100,7 +103,8 @@ class CheckpointScan:
             return entry
         known = self._known.get(entry.path)
         if known is None or known[:2] != (entry.mtime_s, entry.size):
-            if self._opened >= MOST_OPENED:
+            self._read += cost_of(name, entry.size)
+            if self._opened >= MOST_OPENED or self._read > MOST_READ:
                 return entry
             self._opened += 1
             try:
@@ -108,6 +112,9 @@ class CheckpointScan:
                     known = (entry.mtime_s, entry.size, content_of(name, file, entry.size))
             except OSError:
                 return entry
+        self._named += len(known[2].named)
+        if self._named > MOST_NAMED:
+            return entry
         self.contents[entry.path] = known
         return replace(entry, content=known[2])
 

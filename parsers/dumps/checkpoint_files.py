@@ -27,15 +27,15 @@ _END, _END_64, _LOCATOR_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 _END_BYTES, _END_64_BYTES, _LOCATOR_BYTES = 22, 56, 20
 _COMMENT_BYTES = 65_535
 _NOT_HERE = 0xFFFFFFFF  # the figure stands in the directory's end of 64 bits
-# A header or index of more is not read; safetensors itself allows 100 MB.
-_MOST_JSON = 16 * 1024 * 1024
+# A header or index of more is not read: a sidecar has 128 MB, and a hostile one takes some thirty times its bytes.
+_MOST_JSON = 1024 * 1024
 # A `.metadata` of so much is read as it is; of a larger one, up to the next bound, the names of files alone.
-_MOST_PICKLE = 4 * 1024 * 1024
-_MOST_SCANNED = 1024 * 1024 * 1024
+_MOST_PICKLE = 512 * 1024
+_MOST_SCANNED = 256 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _SHARD = re.compile(rb"__\d{1,9}_\d{1,9}\.distcp", re.ASCII)
 _LONGEST_SHARD = 32
-_MOST_NAMED = 200_000
+_MOST_NAMED = 20_000
 _INDEX = (".safetensors.index.json", ".bin.index.json")
 METADATA = ".metadata"
 # What is worth opening, by the ends of names.
@@ -59,6 +59,13 @@ _NOTHING = FileContent()
 def tells(name: str) -> bool:
     """Whether a file of this name is worth opening."""
     return name == METADATA or name.endswith(_ENDINGS)
+
+
+def cost_of(name: str, size: int) -> int:
+    """At most how many bytes of a file are read."""
+    if name == METADATA:
+        return min(size, _MOST_SCANNED)
+    return min(size, _COMMENT_BYTES if name.endswith(_ENDINGS[3:]) else _MOST_JSON)
 
 
 def content_of(name: str, file: BinaryIO, size: int) -> FileContent:
@@ -145,14 +152,14 @@ def _json(data: bytes) -> dict[str, Any]:
 def _metadata(file: BinaryIO, size: int) -> FileContent:
     """The files of a distributed checkpoint, and how far each is used."""
     if size > _MOST_PICKLE:
-        return FileContent(named=dict.fromkeys(_shards(file), 0))
+        return FileContent(named=dict.fromkeys(_shards(file), 1))
     try:
         found = plain_value(file.read(_MOST_PICKLE), named=True)
     except PickleRefusedError as refused:
         return FileContent(cut=True) if "cut short" in str(refused) else _NOTHING
     stored = found.fields.get("storage_data") if isinstance(found, PickledObject) else None
     named: dict[str, int] = {}
-    for one in stored.values() if isinstance(stored, dict) else ():
+    for one in list(stored.values())[:_MOST_NAMED] if isinstance(stored, dict) else ():
         place = one.fields if isinstance(one, PickledObject) else {}
         name, offset, length = (place.get(key) for key in ("relative_path", "offset", "length"))
         if isinstance(name, str) and isinstance(offset, int) and isinstance(length, int):
