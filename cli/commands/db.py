@@ -130,7 +130,7 @@ def export_command(
     try:
         written = export(engine, ExportPlace.of(folder), tables or None, days, force, daily)
     except ExportPlaceError as error:
-        raise Failure(f"cannot write to {folder}: {error}") from error
+        raise Failure(f"FOLDER: {error}") from error  # what was given may hold a key
     except OSError as error:
         raise Failure(f"cannot write to {folder}: {error.strerror or error}") from error
     except SQLAlchemyError as error:

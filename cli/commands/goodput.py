@@ -375,7 +375,7 @@ def _interruption_row(reported: Mapping[str, Any]) -> dict[str, Any]:
 
 def _kept(reported: Mapping[str, Any]) -> str | None:
     """The newest whole save at a stop, how long before it that was, and a later one that is torn."""
-    kept, torn = reported["kept"], reported["torn"]
+    kept, torn = reported.get("kept"), reported.get("torn")
     words = [] if torn is None else [f"save {torn} is torn"]
     if kept is not None:
         before = parse_time(reported["time"]) - parse_time(kept["time"])

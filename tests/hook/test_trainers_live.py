@@ -57,6 +57,9 @@ def test_a_trainer_s_own_counts_are_the_hook_s(kind: str, tmp_path: Path) -> Non
     assert (told[0], told[-1], len(counted["saves"])) == ("start", "end", 3)
     assert sorted(event.attributes["iteration"] for event in look(tmp_path / "saves")) == [4, 8, 12]
     assert {event.kind for event in look(tmp_path / "saves")} == {"checkpoint_save"}
+    if kind == "lightning":  # and a second run of the program's failed
+        failed = json.loads((tmp_path / "failed.jsonl").read_text().splitlines()[-1])
+        assert (failed["what"], failed["error"], failed["message"]) == ("error", "ValueError", "no loss")
 
 
 @pytest.fixture(scope="module")

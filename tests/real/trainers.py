@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -76,6 +77,18 @@ def lightning(folder: Path) -> None:
         callbacks=[saves, lightning_callback(hook)], default_root_dir=folder,
     )  # fmt: skip
     trainer.fit(model, loader, torch.utils.data.DataLoader(rows, batch_size=32))
+
+    class Broken(Model):
+        """One that fails in its first step."""
+
+        def training_step(self, _batch: list[torch.Tensor], _index: int) -> torch.Tensor:
+            raise ValueError("no loss")
+
+    failing = lightning_callback(TrainingHook("pl", str(folder / "failed.jsonl")))
+    with suppress(ValueError):
+        pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[failing]).fit(
+            Broken(), loader
+        )
     _say(trainer.global_step, model.evaluations, folder)
 
 

@@ -122,5 +122,6 @@ def test_what_is_wrong_is_one_sentence_and_nothing_half_is_left(
     ):
         refused = export(engine, place)
         assert refused.exit_code == 2, refused.output
+        assert "key:secret" not in refused.output
         assert words.lower() in refused.output.lower().replace("_", "").replace(" ", "") or words in refused.output
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".parquet"] == []
