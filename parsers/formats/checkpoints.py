@@ -128,7 +128,7 @@ class _SaveGroup:
         if self.cut:
             return f"{self.cut} of {self.files} files cut short" if self.files > 1 else "it is cut short"
         without = ".distcp" in self.names and METADATA not in self.names
-        return f"{self.files} files without {METADATA}" if without else ""
+        return f"no {METADATA}" if without else ""
 
 
 def iteration_in(name: str, is_folder: bool = True) -> int | None:
