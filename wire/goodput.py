@@ -45,13 +45,25 @@ class VerdictMarkJson(JsonObject, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class KeptSaveJson(JsonObject, frozen=True, kw_only=True):
+    """The newest whole save at a stop, and until when it keeps what was done; `iteration` is null where not told."""
+
+    iteration: int | None = None
+    time: Time
+
+
 class InterruptionJson(JsonObject, frozen=True, kw_only=True):
-    """One stop of a run: when, why, which device, by which verdict, and the wall seconds that it cost."""
+    """One stop of a run: when, why, which device, by which verdict, and the wall seconds that it cost.
+
+    `kept` = the save to go on from, `torn` = the iteration of a later one that is not whole.
+    """
 
     time: Time | None = None
     cause: str = "unknown"
     culprit: CulpritJson | None = None
     verdict: Sometimes[VerdictMarkJson | None] = None
+    kept: Sometimes[KeptSaveJson | None] = None
+    torn: Sometimes[int | None] = None
     lost_s: float
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,7 +101,7 @@ def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> RetentionPer
 
 @db.command("export")
 @DB_OPTION
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder")
 @click.option("--table", "tables", multiple=True, help="Only this table; may be given several times.")
 @click.option("--since", help="Of what is a file a day: only this day (2025-03-01) and later ones.")
 @click.option("--until", help="Of what is a file a day: only days before this one.")
@@ -112,15 +111,15 @@ def _keep(keep_days: int | None, days: Mapping[str, int | None]) -> RetentionPer
 )
 @JSON_OPTION
 def export_command(
-    url: str, folder: Path, tables: tuple[str, ...], force: bool, daily: bool, as_json: bool, **ends: str | None
+    url: str, folder: str, tables: tuple[str, ...], force: bool, daily: bool, as_json: bool, **ends: str | None
 ) -> None:
-    """Write the tables as Parquet into FOLDER: TABLE.parquet, and of events, telemetry and scores a file a day.
+    """Write the tables as Parquet to FOLDER or s3://BUCKET/PREFIX: TABLE.parquet, and of events ... a file a day.
 
     Cut off, it goes on with the days that are missing when it is run again.
     """
     from sqlalchemy.exc import SQLAlchemyError
 
-    from store.database.export import EXPORTED, ExportRange, export
+    from store.database.export import EXPORTED, ExportPlace, ExportPlaceError, ExportRange, export
 
     known = {table.name for table in EXPORTED}
     for name in tables:
@@ -129,8 +128,9 @@ def export_command(
     days = ExportRange(*(_day(f"--{name}", ends[name]) for name in ("since", "until")))
     engine = open_store(url)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        written = export(engine, folder, tables or None, days, force, daily)
+        written = export(engine, ExportPlace.of(folder), tables or None, days, force, daily)
+    except ExportPlaceError as error:
+        raise Failure(f"FOLDER: {error}") from error  # what was given may hold a key
     except OSError as error:
         raise Failure(f"cannot write to {folder}: {error.strerror or error}") from error
     except SQLAlchemyError as error:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json, print_table, print_text
+from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json, print_table, print_text, span
 from cli.console.store import open_store
 from store.records.event import RecordError, format_time, parse_time
 
 if TYPE_CHECKING:
     from diagnosis.causes.stop import Stoppage
+    from store.records.event import Event
     from store.records.verdict import Verdict, VerdictEvidence
     from wire.money.price import GpuHourPrice
 
@@ -31,7 +32,7 @@ def diagnose(url: str, run: str | None, at: str | None, price: GpuHourPrice | No
     """Name the causes that explain a stop, or what is wrong in the cluster, the likeliest first."""
     from diagnosis.causes.explanation import explain
     from diagnosis.causes.stored_scene import read_scene
-    from diagnosis.verdicts.stake import read_stakes, with_stake
+    from diagnosis.verdicts.stake import read_stakes, saves_at, with_stake
     from wire.money.price import shown, with_money
     from wire.verdicts import verdict_object
 
@@ -48,12 +49,14 @@ def diagnose(url: str, run: str | None, at: str | None, price: GpuHourPrice | No
             by = "" if at is None else f" by {at}"
             raise Failure(f"{what}{by}: ingest its jobs.csv and kernel logs, or name another")
         stakes = read_stakes(connection, scene.jobs, scene.stop.end)
+        saves = saves_at(connection, scene.stop.run, scene.stop.end) if scene.stop.run else (None, None)
     verdicts = [with_stake(one, stakes) for one in explain(scene)]
     if as_json:
         objects = [with_money(verdict_object(verdict, rank), price) for rank, verdict in enumerate(verdicts, start=1)]
         print_json([{name: _plain(value) for name, value in one.items()} for one in objects])
         return
     print_text(_subject(scene.stop))
+    _print_saves(*saves, scene.stop.end)
     print_table(
         [_row(rank, verdict) for rank, verdict in enumerate(verdicts, start=1)],
         ["rank", "probability", "class", "name", "node", "since", "reason"],
@@ -70,6 +73,16 @@ def _subject(stop: Stoppage) -> str:
     if stop.run is None:
         return f"the cluster: as of {_clock(format_time(stop.end))}"
     return f"{stop.run}: last progress {_clock(format_time(stop.last_work))}, end {_clock(format_time(stop.end))}"
+
+
+def _print_saves(kept: Event | None, torn: Event | None, end: datetime) -> None:
+    """The checkpoint to go on from, and a later one that is torn, in the words of who looked at it."""
+    if kept is not None and kept.time is not None:
+        number = kept.attributes.get("iteration")
+        ago = span((end - kept.time).total_seconds())
+        print_text(f"newest whole save: {'without a number' if number is None else number}, {ago} before the end")
+    if torn is not None:
+        print_text(torn.message)
 
 
 def _row(rank: int, verdict: Verdict) -> dict[str, object]:

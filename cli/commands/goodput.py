@@ -352,7 +352,8 @@ def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     print_table(shares, ["bucket", "time", "share", *(["money"] if money else [])])
     if reported["interruptions"]:
         print_text()
-        print_table([_interruption_row(one) for one in reported["interruptions"]], ["time", "cause", "culprit", "lost"])
+        rows = [_interruption_row(one) for one in reported["interruptions"]]
+        print_table(rows, ["time", "cause", "culprit", "lost", "kept"])
 
 
 def _interruption_row(reported: Mapping[str, Any]) -> dict[str, Any]:
@@ -368,4 +369,16 @@ def _interruption_row(reported: Mapping[str, Any]) -> dict[str, Any]:
         "cause": reported["cause"],
         "culprit": name,
         "lost": span(reported["lost_s"]),
+        "kept": _kept(reported),
     }
+
+
+def _kept(reported: Mapping[str, Any]) -> str | None:
+    """The newest whole save at a stop, how long before it that was, and a later one that is torn."""
+    kept, torn = reported.get("kept"), reported.get("torn")
+    words = [] if torn is None else [f"save {torn} is torn"]
+    if kept is not None:
+        before = parse_time(reported["time"]) - parse_time(kept["time"])
+        save = "a save" if kept["iteration"] is None else f"save {kept['iteration']}"
+        words.insert(0, f"{save}, {span(before.total_seconds())} before")
+    return "; ".join(words) or None

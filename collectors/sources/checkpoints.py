@@ -3,21 +3,25 @@
     checkpoints:/lustre/ckpt/run-7           checkpoints:/lustre/ckpt#run=llm-70b
 
 DIR holds the saves of one run, or folders that do, two levels down at most. A save is reported when it has begun,
-and again when it is whole; then it is not read again while its folder's time stays the same. A scan reads a bounded
-number of files; `files_skipped` of a save, or a line in the log, reports what it left out.
+and again when it is whole; then it is not read again while its folder's time stays the same. The newest save of a
+folder that is not whole and at rest is reported as torn, beside the newest that is whole. A scan reads a bounded number
+of files; `files_skipped` of a save, or a line in the log, reports what it left out.
 """
 
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import number
+from parsers.dumps.checkpoint_files import FileContent, content_of, cost_of, tells
 from parsers.formats.checkpoints import TRACKERS, CheckpointEntry, CheckpointSave, event_of, iteration_in, saves_of
 from store.records.event import Event
 
@@ -26,23 +30,34 @@ from store.records.event import Event
 #     scan = Scan("/lustre/ckpt/run-7")
 #     for place in scan.saves(): entries, skipped = scan.read(place)
 #
-# A look reads MOST_NAMES names and the times of MOST_FILES files, of one save FILES_OF_ONE. Links are not followed.
+# A look reads MOST_NAMES names and the times of MOST_FILES files, of one save FILES_OF_ONE, and opens MOST_OPENED that
+# have changed, MOST_READ bytes of them. Links are not followed, and what is no plain file is not read.
 
 MOST_NAMES = 20_000
 MOST_FILES = 10_000
 FILES_OF_ONE = 2_000
+MOST_OPENED = 2_000
+# What a look reads of files that have changed, bytes, and how many names of others it keeps of all.
+MOST_READ = 256 * 1024 * 1024
+MOST_NAMED = 50_000
 _DEPTH = 2  # folders between the directory and the saves
 _INNER_DEPTH = 4  # folders within a save
 _MAX_TRACKER_BYTES = 256
 
 
 class CheckpointScan:
-    """A look: `names` and `files` count what it has read, `full` whether it left something out."""
+    """A look: `names` and `files` count what it has read, `full` whether it left something out.
 
-    def __init__(self, root: str) -> None:
+    `contents` = by path the time, size and content of what was opened, with those of `known` that are as they were.
+    """
+
+    def __init__(self, root: str, known: Mapping[str, tuple[float, int, FileContent]] | None = None) -> None:
         self._root = root
         self.names = self.files = 0
         self.full = False
+        self._known = known or {}
+        self._opened = self._read = self._named = 0
+        self.contents: dict[str, tuple[float, int, FileContent]] = {}
 
     def saves(self) -> list[str]:
         """The paths of what is named as a save, the newest iterations first: where not all can be read, they count."""
@@ -53,7 +68,7 @@ class CheckpointScan:
         """The files of one save, and how many were left out."""
         if not Path(place).is_dir():
             found = self._file(place)
-            return ([] if found is None else [found]), 0
+            return ([] if found is None else [self._with_content(found)]), 0
         entries: list[CheckpointEntry] = []
         folders, skipped = [(place, _INNER_DEPTH)], 0
         while folders:
@@ -66,18 +81,42 @@ class CheckpointScan:
                 elif (found := self._file(entry.path)) is not None:
                     entries.append(found)
         self.full |= self.files >= MOST_FILES
-        return entries, skipped
+        if skipped:  # nobody can say then which files are missing
+            return entries, skipped
+        return [self._with_content(entry) for entry in entries], 0
 
     def trackers(self, folder: str) -> list[CheckpointEntry]:
         """The files that name the newest whole save."""
         found = []
         for name in sorted(TRACKERS):
-            path = Path(folder) / name
-            with suppress(OSError), path.open("rb") as file:
+            path = f"{folder}/{name}"
+            with suppress(OSError), _plain_file(path) as file:
                 text = file.read(_MAX_TRACKER_BYTES).decode("utf-8", "replace")
-                stat = path.stat()
-                found.append(CheckpointEntry(str(path), stat.st_mtime, stat.st_size, text=text))
+                status = os.fstat(file.fileno())
+                found.append(CheckpointEntry(path, status.st_mtime, status.st_size, text=text))
         return found
+
+    def _with_content(self, entry: CheckpointEntry) -> CheckpointEntry:
+        """The entry with what its file tells, where it is one to open."""
+        name = entry.path.rpartition("/")[2]
+        if not tells(name):
+            return entry
+        known = self._known.get(entry.path)
+        if known is None or known[:2] != (entry.mtime_s, entry.size):
+            self._read += cost_of(name, entry.size)
+            if self._opened >= MOST_OPENED or self._read > MOST_READ:
+                return entry
+            self._opened += 1
+            try:
+                with _plain_file(entry.path) as file:
+                    known = (entry.mtime_s, entry.size, content_of(name, file, entry.size))
+            except OSError:
+                return entry
+        self._named += len(known[2].named)
+        if self._named > MOST_NAMED:
+            return entry
+        self.contents[entry.path] = known
+        return replace(entry, content=known[2])
 
     def _saves(self, folder: str, depth: int) -> Iterator[str]:
         for entry in self._list(folder):
@@ -100,12 +139,26 @@ class CheckpointScan:
         return found
 
     def _file(self, path: str) -> CheckpointEntry | None:
-        """A file's time and size; None of one that went away."""
+        """A file's time and size; None of one that went away, and of a pipe or a device."""
         with suppress(OSError):
-            stat = os.lstat(path)
+            status = os.lstat(path)
             self.files += 1
-            return CheckpointEntry(path, stat.st_mtime, stat.st_size)
+            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                return CheckpointEntry(path, status.st_mtime, status.st_size)
         return None
+
+
+def _plain_file(path: str) -> BinaryIO:
+    """A file of a folder into which a job's user writes, open for reading.
+
+    Raises:
+        OSError: it is a link, a pipe or a device, or cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no plain file")
+    return os.fdopen(descriptor, "rb")
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
@@ -152,6 +205,9 @@ class CheckpointsCollector:
         self.wake = Wake()
         self._due = 0.0
         self._reported: dict[str, _SaveReport] = {}
+        self._contents: dict[str, tuple[float, int, FileContent]] = {}
+        self._torn: dict[str, float] = {}  # of each save that was reported as torn: its last file's time
+        self._files: dict[str, int] = {}  # how many files a whole save had
         self._left_out_reported = False
 
     @property
@@ -184,7 +240,7 @@ class CheckpointsCollector:
         """Nothing is held open."""
 
     def _look(self, now_s: float) -> CollectorTurn:
-        scan = CheckpointScan(self._root)
+        scan = CheckpointScan(self._root, self._contents)
         entries: list[CheckpointEntry] = []
         read: dict[str, tuple[int, float]] = {}  # of each save that was read: files left out, its folder's time
         places = scan.saves()
@@ -199,7 +255,9 @@ class CheckpointsCollector:
         for folder in sorted({place.rpartition("/")[0] for place in places}):
             entries += scan.trackers(folder)
         self._reported = {place: self._reported[place] for place in places if place in self._reported}
-        events = self._news(saves_of(entries, self._root), read, now_s)
+        saves = saves_of(entries, self._root)
+        events = self._news(saves, read, now_s) + self._torn_news(saves, read, now_s)
+        self._contents = scan.contents
         self._say_left_out(scan)
         position = {"told": {place: list(astuple(reported)) for place, reported in self._reported.items()}}
         return CollectorTurn(events=tuple(events), position=position, lines=scan.files)
@@ -210,7 +268,7 @@ class CheckpointsCollector:
         """The events of the saves whose state has changed."""
         events = []
         for save in saves:
-            place = f"{save.folder}/{save.name}"
+            place = _place(save)
             if place not in read:
                 continue
             skipped, time_s = read[place]
@@ -220,6 +278,48 @@ class CheckpointsCollector:
             if before is None or (before.whole, before.begin_s) != (whole, save.begin_s):
                 events.append(self._event(save, place, whole, skipped))
         return events
+
+    def _torn_news(
+        self, saves: Sequence[CheckpointSave], read: Mapping[str, tuple[int, float]], now_s: float
+    ) -> list[Event]:
+        """The newest save of each folder, where its files show that it is torn and nothing writes to it any more."""
+        newest = {save.folder: save for save in saves}  # they are sorted by their ends
+        whole = {save.folder: save for save in saves if save.whole and self._reported[_place(save)].whole}
+        files = {_place(save): save.files for save in whole.values() if _place(save) in read}
+        self._files = {place: self._files[place] for place in self._files if place in self._reported} | files
+        torn = {
+            _place(save): save
+            for save in newest.values()
+            if save.whole is False
+            and save.marked
+            and not read.get(_place(save), (1, 0.0))[0]
+            and now_s - save.end_s >= _QUIET_S
+        }
+        news = [save for place, save in torn.items() if self._torn.get(place) != save.end_s]
+        self._torn = {place: save.end_s for place, save in torn.items()}
+        return [self._torn_event(save, whole.get(save.folder)) for save in news]
+
+    def _torn_event(self, save: CheckpointSave, whole: CheckpointSave | None) -> Event:
+        usual = 0 if whole is None else self._files.get(_place(whole), 0)
+        lack = save.lack if " of " in save.lack or usual <= save.files else f"{save.files} of {usual} files"
+        event = event_of(save, self._run, self._node, None)
+        text = f"save {save.iteration} is torn: {lack or f'{save.files} files'}; newest whole: "
+        fields = {key: value for key, value in event.attributes.items() if key != "duration_ms"}
+        if whole is None:
+            text += "none in this directory"
+        else:
+            older_s = max(0.0, save.begin_s - whole.end_s)
+            text += f"{whole.iteration}, {older_s / 60:.0f} min older"
+            fields |= {"whole_iteration": whole.iteration, "older_s": round(older_s, 3)}
+        torn = replace(
+            event,
+            time=datetime.fromtimestamp(save.end_s + _QUIET_S, UTC),
+            kind="checkpoint_torn",
+            severity="warning",
+            message=text,
+            attributes=fields,
+        )
+        return number(torn, f"{self._spec}:{_place(save)}:{save.end_s}:torn")
 
     def _event(self, save: CheckpointSave, place: str, whole: bool, skipped: int) -> Event:
         reported = save if whole or save.whole is not True else replace(save, whole=None)
@@ -235,6 +335,10 @@ class CheckpointsCollector:
             )
             _LOG.warning(text, self._spec, scan.names, scan.files)
         self._left_out_reported = scan.full
+
+
+def _place(save: CheckpointSave) -> str:
+    return f"{save.folder}/{save.name}"
 
 
 def _mtime_s(place: str) -> float:

@@ -10,16 +10,21 @@ figure is a floor, never a guess.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from diagnosis.causes.scene import REACH, SceneJob
+from store.events.event_pages import event_of
 from store.nodes.inventory import read_nodes
+from store.records.event import Event
 from store.records.verdict import Verdict
 from store.tables import schema
 
 _EVENTS = schema.events
+# A save is found torn no later than this after the job's end; so many saves are looked at.
+_FOUND_TORN = timedelta(minutes=15)
+_SAVES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,22 @@ def newest_saves(connection: sa.Connection, moment: datetime) -> dict[str, datet
     query = sa.select(_EVENTS.c.run, newest).where(_EVENTS.c.kind == "checkpoint_save", _EVENTS.c.run.is_not(None))
     query = query.where(_EVENTS.c.time >= moment - REACH, _EVENTS.c.time <= moment)
     return {row.run: row[1] for row in connection.execute(query.group_by(_EVENTS.c.run))}
+
+
+def saves_at(connection: sa.Connection, run: str, moment: datetime) -> tuple[Event | None, Event | None]:
+    """Of a run's checkpoints at a moment the newest that is whole, and a later one that was found torn.
+
+    It is found torn once it is at rest: minutes after the job has ended.
+    """
+    kinds = ("checkpoint_save", "checkpoint_torn")
+    within = _EVENTS.c.time.between(moment - REACH, moment + _FOUND_TORN)
+    query = sa.select(_EVENTS).where(_EVENTS.c.run == run, _EVENTS.c.kind.in_(kinds), within)
+    events = [event_of(row) for row in connection.execute(query.order_by(_EVENTS.c.time.desc()).limit(_SAVES))]
+    torn = next((one for one in events if one.kind == "checkpoint_torn"), None)
+    number = None if torn is None else torn.attributes.get("iteration")
+    saves = (one for one in events if one.kind == "checkpoint_save" and one.time is not None and one.time <= moment)
+    kept = next((one for one in saves if number is None or one.attributes.get("iteration") != number), None)
+    return kept, torn
 
 
 def with_stake(verdict: Verdict, table: StakeTable) -> Verdict:

@@ -9,7 +9,7 @@ and of the starts that it did not see. A run with one source is read as it is.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from goodput.log.training_log import Session, TrainingLine, sessions
@@ -41,7 +41,7 @@ def directory_saves(lines: Sequence[TrainingLine]) -> list[DirectorySave]:
     """The saves that a directory's lines tell, by their end; one that was seen begun and then whole is one."""
     found: set[DirectorySave] = set()
     for line in lines:
-        if line.iteration is not None and line.time_ms is not None:
+        if line.iteration is not None and line.time_ms is not None and line.kind != "checkpoint_torn":
             begin = line.time_ms - (line.duration_ms or 0)
             found.add(DirectorySave(line.iteration, begin, line.time_ms, line.kind == "checkpoint_save"))
     whole = [save for save in found if save.finished]
@@ -52,6 +52,24 @@ def directory_saves(lines: Sequence[TrainingLine]) -> list[DirectorySave]:
 def _same(begun: DirectorySave, whole: DirectorySave) -> bool:
     """Whether a save that was seen begun is one that was whole later."""
     return begun.iteration == whole.iteration and abs(begun.begin_ms - whole.begin_ms) <= _SLACK_MS
+
+
+def without_torn(log: Sequence[TrainingLine], seen: Sequence[TrainingLine]) -> list[TrainingLine]:
+    """The log, where a save that a directory shows to be torn was begun and never ended, whatever the program says.
+
+    Args:
+        seen: the lines of the directory: what was told of an iteration before it was found torn is that save.
+    """
+    torn: dict[int | None, int] = {}
+    for line in seen:
+        if line.kind == "checkpoint_torn" and line.time_ms is not None:
+            torn[line.iteration] = max(line.time_ms, torn.get(line.iteration, line.time_ms))
+    return [
+        replace(line, kind="checkpoint_save_start", duration_ms=None, background=False)
+        if line.kind == "checkpoint_save" and line.time_ms is not None and line.time_ms <= torn.get(line.iteration, -1)
+        else line
+        for line in log
+    ]
 
 
 def with_saves(

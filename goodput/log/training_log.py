@@ -24,6 +24,7 @@ KINDS = (
     "checkpoint_load",
     "checkpoint_save_start",
     "checkpoint_save",
+    "checkpoint_torn",
     "evaluation",
     "data_wait",
     "straggler",

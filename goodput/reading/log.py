@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from goodput.log.folded_log import Chapter, FoldedLog, PrunedError, StaleError, continued, folded, with_news
 from goodput.log.median import FigureCounts, MedianWindow
-from goodput.log.sources import directory_saves, merged, with_saves
+from goodput.log.sources import directory_saves, merged, with_saves, without_torn
 from goodput.log.training_log import KINDS, IterationPace, LogRow, TrainingLine, known_at, order_of, pace_of, row_of
 from goodput.timeline import from_ms, to_ms
 from goodput.wall_time.attempts import handovers_ms
@@ -131,7 +131,11 @@ def _joined(
 ) -> list[TrainingLine]:
     """One log of those of several sources."""
     by_source = {source: [row.line for row in order_of(found)[1]] for source, found in rows.items()}
-    saves = directory_saves(by_source.pop(CHECKPOINTS, []))
+    seen = by_source.pop(CHECKPOINTS, [])
+    if until is not None:
+        seen = known_at(seen, to_ms(until))
+    by_source = {source: without_torn(lines, seen) for source, lines in by_source.items()}
+    saves = directory_saves(seen)
     if until is not None:
         by_source = {source: known_at(lines, to_ms(until)) for source, lines in by_source.items()}
         saves = [save for save in saves if save.end_ms <= to_ms(until)]

@@ -340,10 +340,19 @@ class InterruptionCulprit:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptSave:
+    """The newest whole save at a stop: its iteration (None = not told), and until when it keeps what was done."""
+
+    iteration: int | None
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Interruption:
     """One attempt's bad end. `restart_ms` = detection, then waiting, startup and load of the next attempt.
 
     `gpus` = how many the attempt had; None = not known. `verdict` = the one by which it has its culprit.
+    `kept` = the save to go on from; None where none was told. `torn` = the iteration of a later one that never ended.
     """
 
     time_ms: int
@@ -353,6 +362,8 @@ class Interruption:
     restart_ms: int
     gpus: int | None = None
     verdict: Verdict | None = None
+    kept: KeptSave | None = None
+    torn: int | None = None
 
     @property
     def lost_ms(self) -> int:
@@ -367,6 +378,10 @@ class Interruption:
             "culprit": None if self.culprit is None else self.culprit.to_json(),
             "lost_s": self.lost_ms / 1000,
             "verdict": None if self.verdict is None else _verdict_mark(self.verdict),
+            "kept": None
+            if self.kept is None
+            else {"iteration": self.kept.iteration, "time": format_time(from_ms(self.kept.time_ms))},
+            "torn": self.torn,
         }
 
 

@@ -55,6 +55,11 @@ class AttemptProgress:
         return self._saved[-1][0] if self._saved else None
 
     @property
+    def newest_save(self) -> tuple[int, int] | None:
+        """The iteration of the last finished save (0 = not told), and when what it holds was done, milliseconds."""
+        return self._saved[-1] if self._saved else None
+
+    @property
     def printed(self) -> int:
         """How many iterations its last line covered."""
         return self._counts[-1] if self._counts else 1

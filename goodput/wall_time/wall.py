@@ -12,7 +12,7 @@ from typing import Any
 
 from goodput.log.training_log import TrainingLine
 from goodput.timeline import BETWEEN, CERTAIN, STARTING, Bucket, Segment, doubted, repainted, sums
-from goodput.wall_time.attempts import AT_RISK, SUCCESSFUL, Interruption, PaintedAttempt, RunAttempt
+from goodput.wall_time.attempts import AT_RISK, SUCCESSFUL, Interruption, KeptSave, PaintedAttempt, RunAttempt
 from goodput.wall_time.saves import ALWAYS_MS, NEVER_MS
 
 # What a run's log tells beside the buckets: the parts of its starts, and who was slow.
@@ -277,7 +277,10 @@ def interruptions_of(walked: Sequence[PaintedAttempt], wall: Sequence[WallPiece]
     for piece in wall:
         own[piece.owner].append(piece.segment)
     found = []
+    kept: KeptSave | None = None
     for place, one in enumerate(walked):
+        if (saved := one.progress.newest_save) is not None:
+            kept = KeptSave(saved[0] or None, saved[1])
         if one.interruption is None:
             continue
         restart = one.interruption.restart_ms
@@ -286,7 +289,10 @@ def interruptions_of(walked: Sequence[PaintedAttempt], wall: Sequence[WallPiece]
             restart += spent["waiting"] + spent["startup"] + spent["checkpoint_load"]
             if walked[after].started:
                 break
-        found.append(replace(one.interruption, restart_ms=restart))
+        torn = max((save.iteration for save in one.unfinished if save.iteration is not None), default=None)
+        if torn is not None and kept is not None and torn <= (kept.iteration or 0):
+            torn = None
+        found.append(replace(one.interruption, restart_ms=restart, kept=kept, torn=torn))
     return tuple(found)
 
 

@@ -3,8 +3,9 @@
     trainer = transformers.Trainer(..., callbacks=[transformers_callback(TrainingHook("run-7", path))])
     trainer = lightning.Trainer(..., callbacks=[lightning_callback(TrainingHook("run-7", path))])
 
-Both report steps, evaluations, saves and the end. The Hugging Face Trainer announces a save and reports its end.
-Lightning reports when a save begins, not when it ends: its save lasts to the next batch or evaluation.
+Both report steps, evaluations, saves and the end, Lightning's the error that ends it, too. The Hugging Face Trainer
+announces a save and reports its end. Lightning reports when a save begins, not when it ends: its save lasts to the next
+batch or evaluation.
 """
 
 from __future__ import annotations  # trainers run on older Pythons than Foreshock
@@ -114,6 +115,9 @@ def lightning_callback(hook: TrainingHook) -> Any:
 
         def on_save_checkpoint(self, trainer: Any, _module: Any, _checkpoint: Any) -> None:
             self._stalls.begin(hook.saving(int(trainer.global_step)))
+
+        def on_exception(self, _trainer: Any, _module: Any, error: BaseException) -> None:
+            hook.__exit__(type(error), error, None)
 
         def on_train_end(self, _trainer: Any, _module: Any) -> None:
             self._stalls.end()

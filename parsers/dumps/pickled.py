@@ -2,9 +2,11 @@
 
     plain_value(pickle.dumps({"version": "2.10", "entries": []}))      # {"version": "2.10", "entries": []}
     plain_value(pickle.dumps(os.system))                               # raises PickleRefusedError
+    plain_value(pickle.dumps(Path("a")), named=True)                   # PickledObject("PosixPath"): looked up nowhere
 
 A pickle is a program for a small machine with a stack. This is another machine, that knows only the instructions which
-push plain values; whatever looks up a name, calls or builds an object is unknown to it and ends it. Input,
+push plain values; whatever looks up a name, calls or builds an object is unknown to it and ends it. Where objects are
+expected (`named`), what would look up, call or build one leaves a note of its name and state instead. Input,
 instructions, values and nesting are bounded. A value may hold itself: whoever reads the result goes no deeper than it
 must.
 
@@ -31,11 +33,22 @@ class PickleRefusedError(ValueError):
     """A pickle that is broken, too large, or would do more than hold plain values."""
 
 
+class PickledObject:
+    """What stands where a pickle would make an object: the name of its class, and its fields as far as it has some."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fields: dict[Any, Any] = {}
+
+
 class _Machine:
     """The stack, and what was kept."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, steps: dict[int, Any]) -> None:
         self.data = data
+        self.steps = steps
         self.at = 0
         self.stack: list[Any] = []
         self.kept: dict[int, Any] = {}
@@ -43,7 +56,7 @@ class _Machine:
 
     def run(self) -> Any:
         """The value that the pickle leaves."""
-        data, stack, steps = self.data, self.stack, _STEPS
+        data, stack, steps = self.data, self.stack, self.steps
         size = len(data)
         for _ in range(MOST_OPERATIONS):
             if self.at >= size:
@@ -183,7 +196,7 @@ def _put(machine: _Machine, values: list[Any]) -> None:
         raise PickleRefusedError("it puts items into what is no dict")
     found = machine.stack[-1]
     for key, value in zip(values[::2], values[1::2], strict=True):
-        if not isinstance(key, str | int):
+        if not isinstance(key, str | int | PickledObject):
             raise PickleRefusedError("a key is neither a text nor a number")
         found[key] = value
 
@@ -227,12 +240,61 @@ _STEPS: dict[int, Any] = {
 }
 
 
-def plain_value(data: bytes) -> Any:
+def _named(count: int) -> Any:
+    """A call or a new object: its arguments are dropped, its name is kept."""
+
+    def step(machine: _Machine) -> None:
+        for _ in range(count):
+            machine.pop()
+        made = machine.pop()
+        machine.stack.append(PickledObject(made.name if isinstance(made, PickledObject) else ""))
+
+    return step
+
+
+def _name(machine: _Machine) -> None:
+    name, _module = machine.pop(), machine.pop()
+    machine.stack.append(PickledObject(str(name)[:_MOST_NAME]))
+
+
+def _line_name(machine: _Machine) -> None:
+    """Module and name, a line each, as protocols before 4 write them."""
+    found = b""
+    for _ in range(2):
+        end = machine.data.find(b"\n", machine.at, machine.at + 2 * _MOST_NAME)
+        found = machine.take(end - machine.at)
+        machine.take(1)
+    machine.stack.append(PickledObject(found.decode("utf-8", "replace")[:_MOST_NAME]))
+
+
+def _fields(machine: _Machine) -> None:
+    state, made = machine.pop(), machine.pop()
+    if isinstance(made, PickledObject) and isinstance(state, dict):
+        made.fields = state
+    machine.stack.append(made)
+
+
+_MOST_NAME = 256
+_NAMED_STEPS: dict[int, Any] = {
+    **_STEPS,
+    ord("c"): _line_name,
+    0x93: _name,
+    ord("R"): _named(1),
+    0x81: _named(1),
+    0x92: _named(2),
+    ord("b"): _fields,
+}
+
+
+def plain_value(data: bytes, named: bool = False) -> Any:
     """The value of a pickle.
+
+    Args:
+        named: objects are expected: each is a `PickledObject`, of which nothing was looked up, called or built.
 
     Raises:
         PickleRefusedError: it is broken, too large, or more than plain values.
     """
     if len(data) > MOST_BYTES:
         raise PickleRefusedError(f"it is larger than {MOST_BYTES} bytes")
-    return _Machine(data).run()
+    return _Machine(data, _NAMED_STEPS if named else _STEPS).run()

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from parsers.dumps.checkpoint_files import METADATA, FileContent
 from parsers.text.parser import Context, Format, ParseError
 from store.records.event import Attribute, Event
 
@@ -27,7 +28,9 @@ from store.records.event import Attribute, Event
 # Lightning and NeMo (epoch=1-step=500.ckpt), Composer (ep0-ba500), Orbax (500, 500.orbax-checkpoint-tmp-17).
 # A save is whole if its format says so: `.metadata` of torch's distributed checkpoints, `trainer_state.json`, a tracker
 # (`latest_checkpointed_iteration.txt`, `latest`) written after it. Else by comparison: as large as the others, and not
-# the newest. A lone save without any such mark may be whole or not: it is not called so.
+# the newest. A lone save without any such mark may be whole or not: it is not called so. Where files were opened, what
+# they tell by themselves goes first (`parsers/dumps/checkpoint_files.py`): one that is cut short, or names others that
+# are missing or too small, makes the save torn whatever else says; a lone file that is whole is a whole save.
 
 _NAMED = re.compile(
     r"^(?:tmp[-_])?(?:iter|iteration|global_?step|checkpoint|ckpt|step)[-_=]?0*(?P<named>\d{1,12})(?![\d.]\d)"
@@ -51,20 +54,22 @@ _COARSE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEntry:
-    """A file or folder: `mtime_s` since 1970, `size` in bytes, `text` of a tracker that was read."""
+    """A file or folder: `mtime_s` since 1970, `size` in bytes, a tracker's `text`, `content` of what was opened."""
 
     path: str
     mtime_s: float
     size: int
     is_folder: bool = False
     text: str | None = None
+    content: FileContent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSave:
     """A save: `begin_s` and `end_s` are its first and last file's times.
 
-    `whole` is None where nothing tells; `marked` = its format says so, no comparison.
+    `whole` is None where nothing tells; `marked` = its format says so, no comparison. `lack` = in words what its files
+    show to be missing, empty where they show nothing.
     """
 
     run: str
@@ -77,6 +82,7 @@ class CheckpointSave:
     files: int
     whole: bool | None
     marked: bool
+    lack: str = ""
 
 
 @dataclass(slots=True)
@@ -92,6 +98,10 @@ class _SaveGroup:
     size: int = 0
     files: int = 0
     names: set[str] = field(default_factory=set)
+    sizes: dict[str, int] = field(default_factory=dict)
+    named: dict[str, int] = field(default_factory=dict)  # by path the bytes that it must have at least
+    cut: int = 0
+    uncut: int = 0
 
     def add(self, entry: CheckpointEntry) -> None:
         """Take in a file."""
@@ -99,10 +109,26 @@ class _SaveGroup:
         self.begin_s, self.end_s = min(self.begin_s, entry.mtime_s), max(self.end_s, entry.mtime_s)
         self.size, self.files = self.size + entry.size, self.files + 1
         self.incomplete |= _INCOMPLETE.search(base) is not None
-        if base in (_WHOLE, ".metadata"):
+        self.sizes[entry.path] = entry.size
+        if base in (_WHOLE, METADATA):
             self.names.add(base)
         elif base.endswith(".distcp"):
             self.names.add(".distcp")
+        if entry.content is not None:
+            self.cut += entry.content.cut is True
+            self.uncut += entry.content.cut is False
+            beside = entry.path.rpartition("/")[0]
+            self.named.update({f"{beside}/{name}": least for name, least in entry.content.named.items()})
+
+    def lack(self) -> str:
+        """What is missing, as its own files show."""
+        there = sum(self.sizes.get(path, -1) >= least for path, least in self.named.items())
+        if there < len(self.named):
+            return f"{there} of {len(self.named)} files"
+        if self.cut:
+            return f"{self.cut} of {self.files} files cut short" if self.files > 1 else "it is cut short"
+        without = ".distcp" in self.names and METADATA not in self.names
+        return f"no {METADATA}" if without else ""
 
 
 def iteration_in(name: str, is_folder: bool = True) -> int | None:
@@ -182,6 +208,7 @@ def _judged(groups: Sequence[_SaveGroup], trackers: dict[str, CheckpointEntry]) 
                 files=group.files,
                 whole=compared if marked is None else marked,
                 marked=marked is not None,
+                lack=group.lack(),
             )
         )
     return sorted(found, key=lambda save: (save.end_s, save.iteration))
@@ -198,11 +225,11 @@ def _median_without(ordered: Sequence[int], value: int) -> float | None:
 
 def _marked(group: _SaveGroup, tracker: CheckpointEntry | None) -> bool | None:
     """Whether a save's format says that it is whole; None where it does not say."""
-    if group.incomplete:
+    if group.incomplete or group.lack():
         return False
-    if ".distcp" in group.names:
-        return ".metadata" in group.names
-    if _WHOLE in group.names:
+    if ".distcp" in group.names or _WHOLE in group.names or group.named:
+        return True
+    if group.files == group.uncut == 1:
         return True
     if tracker is None:
         return None
@@ -284,13 +311,14 @@ def event_of(save: CheckpointSave, run: str | None, node: str | None, line: int 
         fields["duration_ms"] = round((save.end_s - save.begin_s) * 1000, 3)
     if save.whole is None:
         fields["unsure"] = True
+    lack = f", {save.lack}" if save.lack else ""
     state = "is whole" if whole else "is not whole" if save.whole is False else "may be whole or not"
     return Event(
         time=datetime.fromtimestamp(save.end_s if whole else save.begin_s, UTC),
         node=node,
         source="checkpoints",
         kind="checkpoint_save" if whole else "checkpoint_save_start",
-        message=f"{save.name} {state}: {save.files} files, {save.size} bytes"[:300],
+        message=f"{save.name} {state}: {save.files} files, {save.size} bytes{lack}"[:300],
         attributes=fields,
         line=line,
     )

@@ -1,4 +1,4 @@
-"""Export to Parquet (zstd): a file a table, and a file a day of the tables that grow without end.
+"""Export to Parquet (zstd): a file a table, and a file a day of the tables that grow without end; to a folder or to S3.
 
     nodes.parquet  incidents.parquet ...  events/day=2025-03-01.parquet  telemetry/day=2025-03-01.parquet ...
 
@@ -8,14 +8,18 @@ Models, ledgers (computed from the rest) and the server's own book-keeping are l
 """
 
 import os
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
@@ -186,6 +190,95 @@ _LATE = timedelta(days=1)
 DAILY = ("incidents", "outages")
 
 
+# Where S3's own tools look for another address of it, the first one first.
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+
+
+class ExportPlaceError(ValueError):
+    """A place that cannot be written to; the message says how one is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPlace:
+    """A folder of this machine, or a prefix of a bucket; `files` is its file system, `root` the path in it."""
+
+    files: Any
+    root: str
+    is_local: bool
+
+    @classmethod
+    def of(cls, text: str) -> "ExportPlace":
+        """A folder, made where it is missing, or `s3://BUCKET/PREFIX` with what AWS's own variables and files tell.
+
+        Raises:
+            ExportPlaceError: it is named wrongly.
+            OSError: the folder cannot be made.
+        """
+        if "://" not in text:
+            Path(text).mkdir(parents=True, exist_ok=True)
+            return cls(pa_fs.LocalFileSystem(), text, True)
+        url = urlsplit(text)
+        if url.scheme != "s3" or not url.netloc or "@" in url.netloc or url.query or url.fragment:
+            raise ExportPlaceError(
+                "expected a folder or s3://BUCKET/PREFIX; keys, region and endpoint stand in AWS_ACCESS_KEY_ID, "
+                "AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL_S3, or in AWS's own files"
+            )
+        endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+        files = pa_fs.S3FileSystem(endpoint_override=endpoint, region=os.environ.get("AWS_REGION"))
+        return cls(files, f"{url.netloc}/{url.path.strip('/')}".rstrip("/"), False)
+
+    def file(self, name: str) -> str:
+        """The path of a file."""
+        return f"{self.root}/{name}"
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder that is missing, where there are folders."""
+        if self.is_local:
+            Path(self.root, name).mkdir(exist_ok=True)
+
+    def read(self, path: str) -> pa.Buffer | None:
+        """A file's content; None of one that is not there.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            with self.files.open_input_file(path) as file:
+                return file.read_buffer()
+        except FileNotFoundError:
+            return None
+
+    @contextmanager
+    def unfinished(self, path: str) -> Iterator[Path]:
+        """A file of this machine to write first; hidden beside its place in a folder, else where temporary files go."""
+        if self.is_local:
+            # Hidden from who reads the folder meanwhile; two exports at once have one each.
+            file = Path(path).with_name(f".{Path(path).stem}.{os.getpid()}.part")
+        else:
+            handle, name = tempfile.mkstemp(suffix=".parquet")
+            os.close(handle)
+            file = Path(name)
+        try:
+            yield file
+        finally:
+            file.unlink(missing_ok=True)
+
+    def put(self, fresh: Path, path: str) -> None:
+        """Move a finished file into its place: nobody ever sees a part of it.
+
+        Raises:
+            OSError: it cannot be put there; what was there stays.
+        """
+        if self.is_local:
+            fresh.replace(path)
+            return
+        # An object is there once its upload is completed, which `close` does; one that broke off leaves none.
+        with pa.memory_map(str(fresh)) as content:
+            stream = self.files.open_output_stream(path)
+            stream.write(content.read_buffer())
+            stream.close()
+
+
 @dataclass(frozen=True, slots=True)
 class ExportRange:
     """Days: midnights in UTC, since <= day < until; None is open."""
@@ -196,13 +289,13 @@ class ExportRange:
 
 def export(
     engine: sa.Engine,
-    folder: Path,
+    folder: Path | ExportPlace,
     tables: Collection[str] | None = None,
     days: ExportRange | None = None,
     force: bool = False,
     daily: bool = False,
 ) -> dict[str, int]:
-    """Write tables into a folder that is there; returns the rows of each that lie there now.
+    """Write tables into a folder that is there, or to S3; returns the rows of each that lie there now.
 
     A day that an earlier export has written whole is not written again, unless it is to be (`force`);
     neither is one removed that is in the database no more. Other files are replaced.
@@ -215,28 +308,29 @@ def export(
     Raises:
         OSError: a file cannot be written; whole files stay, none is left half.
     """
+    place = folder if isinstance(folder, ExportPlace) else ExportPlace.of(str(folder))
     counts = {}
     for table in EXPORTED:
         name = f"{table.name}"
         if tables is not None and name not in tables:
             continue
         if name in DIVIDED or (daily and name in DAILY):
-            counts[name] = _export_days(engine, table, folder / name, (days or ExportRange(), force, daily))
+            counts[name] = _export_days(engine, table, place, (days or ExportRange(), force, daily))
         else:
-            counts[name] = _write(engine, table, folder / f"{name}.parquet")
+            counts[name] = _write(engine, table, place, f"{name}.parquet")
     return counts
 
 
-def _export_days(engine: sa.Engine, table: sa.Table, folder: Path, how: tuple[ExportRange, bool, bool]) -> int:
+def _export_days(engine: sa.Engine, table: sa.Table, place: ExportPlace, how: tuple[ExportRange, bool, bool]) -> int:
     days, force, daily = how
-    folder.mkdir(exist_ok=True)
+    place.make_folder(table.name)
     count = 0
     for day in _days(engine, table, days):
-        file = folder / f"day={day:%Y-%m-%d}.parquet"
-        there = None if force or table.name in DAILY else _whole(file, table, day)
+        file = f"{table.name}/day={day:%Y-%m-%d}.parquet"
+        there = None if force or table.name in DAILY else _whole(place, file, table, day)
         if there is not None and daily and _count(engine, table, day) > there:
             there = None
-        count += _write(engine, table, file, day) if there is None else there
+        count += _write(engine, table, place, file, day) if there is None else there
     return count
 
 
@@ -265,10 +359,10 @@ def _days(engine: sa.Engine, table: sa.Table, days: ExportRange) -> Iterator[dat
         since = day + _DAY
 
 
-def _whole(file: Path, table: sa.Table, day: datetime) -> int | None:
+def _whole(place: ExportPlace, file: str, table: sa.Table, day: datetime) -> int | None:
     """The rows of a day's file that need not be written again; None where it must be."""
     try:
-        footer = pq.ParquetFile(file).metadata
+        footer = pq.read_metadata(place.file(file), filesystem=place.files)
         read = datetime.fromisoformat((footer.metadata or {})[_EXPORTED].decode())
     except (OSError, pa.ArrowException, KeyError, ValueError):
         return None
@@ -276,28 +370,26 @@ def _whole(file: Path, table: sa.Table, day: datetime) -> int | None:
     return int(footer.num_rows) if is_current and read >= day + _DAY + _LATE else None
 
 
-def _write(engine: sa.Engine, table: sa.Table, file: Path, day: datetime | None = None) -> int:
+def _write(engine: sa.Engine, table: sa.Table, place: ExportPlace, name: str, day: datetime | None = None) -> int:
     read = datetime.now(UTC).isoformat().encode()
     columns = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns], {_EXPORTED: read})
-    # Hidden from who reads the folder meanwhile; two exports at once have one each.
-    unfinished = file.with_name(f".{file.stem}.{os.getpid()}.part")
-    count = 0
-    try:
+    file, count = place.file(name), 0
+    with place.unfinished(file) as unfinished:
         with engine.connect() as connection, pq.ParquetWriter(unfinished, columns, compression="zstd") as writer:
             for rows in read_rows(connection, table, None if day is None else (day, day + _DAY)):
                 writer.write_table(rows.cast(columns))
                 count += rows.num_rows
-        if day is None or table.name not in DAILY or not _stands(file, unfinished, day):
-            unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        if day is None or table.name not in DAILY or not _stands(place.read(file), unfinished, day):
+            place.put(unfinished, file)
     return count
 
 
-def _stands(file: Path, fresh: Path, day: datetime) -> bool:
+def _stands(content: pa.Buffer | None, fresh: Path, day: datetime) -> bool:
     """Whether a day's file stays as it is: it holds what a fresh one would, or what has been pruned since."""
+    if content is None:
+        return False
     try:
-        rows, news = pq.read_table(file), pq.read_table(fresh)
+        rows, news = pq.read_table(pa.BufferReader(content)), pq.read_table(fresh)
     except (OSError, pa.ArrowException):
         return False
     pruned = datetime.now(UTC) - timedelta(days=MINIMUM.incidents_days or 0)

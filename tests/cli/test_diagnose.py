@@ -15,7 +15,7 @@ from cli.main import foreshock
 from diagnosis.incidents.incidents_table import update_incidents
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes, append_outages
-from store.records.event import Event, format_time
+from store.records.event import Attribute, Event, format_time
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
@@ -88,7 +88,7 @@ def test_each_ledger_has_every_key_and_every_bucket(url: str) -> None:
     assert list(ledger["buckets"]) == BUCKETS.split()
     assert sum(round(1000 * s) for s in ledger["buckets"].values()) == round(1000 * ledger["wall_s"])
     (cut,) = ledger["interruptions"]
-    assert list(cut) == ["time", "cause", "culprit", "lost_s", "verdict"]
+    assert list(cut) == ["time", "cause", "culprit", "lost_s", "verdict", "kept", "torn"]
     assert list(cut["verdict"]) == ["id", "class", "name", "probability", "reason"]
     assert {"type", "node"} <= set(cut["culprit"])
     assert (cut["time"], cut["culprit"]["node"]) == (format_time(at(100)), "gpu-002")
@@ -104,6 +104,26 @@ def test_the_table_names_each_cause_and_what_speaks_for_it(url: str) -> None:
     assert lines[2].split()[2:5] == ["gpu", "gpu-002/0000:0f:00.0", "gpu-002"]
     (own,) = [line for line in lines if line.startswith("for gpu-002/0000:0f:00.0: gpu ") and "was lost" in line]
     assert own.endswith("(events gpu-002-79-00100.000)")
+
+
+def test_a_stop_names_the_newest_whole_save_though_the_program_told_of_a_later_one(engine: sa.Engine) -> None:
+    """A directory shows that one to be torn: its work is lost, in the ledger and in the diagnosis."""
+
+    def save(source: str, kind: str, seconds: float, number: int, message: str = "") -> Event:
+        attributes: dict[str, Attribute] = {"run": "llm", "iteration": number}
+        return Event(at(seconds), None, source, kind, message=message, attributes=attributes)
+
+    torn = "save 30 is torn: 1 of 3 files; newest whole: 20, 10 min older"
+    events = [iteration(at) for at in (10, 20, 30, 40)]
+    events += [save("training", "checkpoint_save", number + 1, number) for number in (20, 30)]
+    events += [save("checkpoints", "checkpoint_torn", 155, 30, torn), xid(79, 60, "gpu-002")]
+    url = told(engine, events, [job(0, 100, "FAILED")])
+    (ledger,) = document("goodput", "--db", url)
+    (cut,) = ledger["interruptions"]
+    assert (cut["kept"]["iteration"], cut["torn"]) == (20, 30)
+    assert "save 20, 00:00:40 before; save 30 is torn" in run("goodput", "--db", url).stdout
+    lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
+    assert lines[1:3] == ["newest whole save: 20, 00:01:19 before the end", torn]
 
 
 def test_a_silent_node_is_shown_without_events(engine: sa.Engine) -> None:
@@ -169,8 +189,8 @@ def test_several_runs_are_parted_by_a_blank_line_and_days_are_told(engine: sa.En
     assert blocks[0].startswith("bert: goodput 0.00% of 1d 01:01:01 (2025-03-01T12:00:00")
     assert blocks[1].startswith("llm: ")
     assert "CULPRIT" not in blocks[0]
-    assert blocks[2].split()[:4] == ["TIME", "CAUSE", "CULPRIT", "LOST"]
-    assert blocks[2].split()[6] == "-"  # nobody is to blame
+    assert blocks[2].split()[:5] == ["TIME", "CAUSE", "CULPRIT", "LOST", "KEPT"]
+    assert blocks[2].split()[7] == "-"  # nobody is to blame
 
 
 def test_a_run_without_a_date_says_so(engine: sa.Engine) -> None:

@@ -50,9 +50,9 @@ def test_a_save_is_told_begun_and_then_whole_once_each(tmp_path: Path) -> None:
     put(tmp_path / "run-7/iter_0000010/a.pt", at=LONG_AGO)
     put(tmp_path / "run-7/latest_checkpointed_iteration.txt")
     (tmp_path / "run-7/latest_checkpointed_iteration.txt").write_text("5")
-    assert watcher.told() == [("checkpoint_save_start", 10)]
+    assert watcher.told() == [("checkpoint_save_start", 10), ("checkpoint_torn", 10)]
     put(tmp_path / "run-7/iter_0000010/b.pt", at=LONG_AGO + 7.5)
-    assert watcher.told() == []
+    assert watcher.told() == [("checkpoint_torn", 10)]  # of its new last file
     (tmp_path / "run-7/latest_checkpointed_iteration.txt").write_text("10")
     (event,) = watcher.look()
     assert event.kind == "checkpoint_save"
@@ -71,7 +71,7 @@ def test_torchs_checkpoints_are_whole_with_their_metadata(tmp_path: Path) -> Non
     """Until then they have begun."""
     watcher = Watcher(f"checkpoints:{tmp_path}#run=llm")
     put(tmp_path / "step-10/__0_0.distcp")
-    assert watcher.told() == [("checkpoint_save_start", 10)]
+    assert watcher.told() == [("checkpoint_save_start", 10), ("checkpoint_torn", 10)]
     put(tmp_path / "step-10/.metadata")
     (event,) = watcher.look()
     assert (event.kind, event.run()) == ("checkpoint_save", "llm")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dashboard.panels.stops import newest, sentence
-from wire.goodput import CulpritJson, InterruptionJson, LedgerJson
+from wire.goodput import CulpritJson, InterruptionJson, KeptSaveJson, LedgerJson
 
 NOW = datetime(2025, 3, 29, 12, tzinfo=UTC)
 GPU = CulpritJson(type="gpu", pci="0000:0f:00.0", index=5, node="gpu-003")
@@ -28,6 +28,10 @@ def stop(ago: timedelta | None = timedelta(minutes=5), **fields: Any) -> Interru
         (stop(cause="hardware", culprit=GPU), "by GPU 5 of gpu-003 (hardware); 32 GPU-hours were lost"),
         (stop(cause="host", culprit=CulpritJson(type="node", node="gpu-7")), "by gpu-7 (host); 32 GPU-hours were lost"),
         (stop(cause="fabric"), "by network links and switches (no device is known); 32 GPU-hours were lost"),
+        (
+            stop(kept=KeptSaveJson(iteration=1100, time=NOW - timedelta(minutes=42)), torn=1200),
+            "by what nobody knows; 32 GPU-hours were lost; newest whole save: 1100, 37 min before; save 1200 is torn",
+        ),
         (stop(), "by what nobody knows; 32 GPU-hours were lost"),
     ],
 )

@@ -135,6 +135,8 @@ def test_a_fault_takes_back_the_work_since_the_last_save() -> None:
             "code": 79,
         },
         "lost_s": 18 + 20 + 10 + 26 + 4,
+        "kept": {"iteration": 1, "time": "2025-03-01T00:00:12.000000Z"},
+        "torn": None,
     }
 
 

@@ -5,14 +5,12 @@ import json
 import os
 import subprocess
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from foreshock_hook import hook as module
-from foreshock_hook.callbacks import lightning_callback, transformers_callback
 from foreshock_hook.hook import TrainingHook, rank_of_process
 from real.patience import patience
 
@@ -282,50 +280,3 @@ def test_a_program_that_is_killed_in_a_save_is_accounted_to_the_millisecond(tmp_
     assert buckets["lost_work"] == pytest.approx(lost, abs=slack)
     assert len(ledger.interruptions) == 1
     assert sum(ledger.buckets_ms.values()) == ledger.wall_ms
-
-
-class _Base:
-    """What stands for a trainer's base class where the trainer is not installed."""
-
-
-def test_the_callback_of_transformers_tells_saves_and_evaluations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Called as the Trainer calls it: a step's end, then the evaluation, then the save, then the next step."""
-    monkeypatch.setitem(sys.modules, "transformers", types.SimpleNamespace(TrainerCallback=_Base))
-    path = tmp_path / "t.jsonl"
-    callback = transformers_callback(TrainingHook("run-7", str(path), write_s=0.0))
-    assert isinstance(callback, _Base)
-    for step, evaluate, save in ((1, False, False), (2, True, True), (3, False, True), (4, False, False)):
-        state = types.SimpleNamespace(global_step=step)
-        control = types.SimpleNamespace(should_save=save, should_evaluate=evaluate)
-        callback.on_step_begin(None, state, control)
-        callback.on_step_end(None, state, control, model=None)
-        if evaluate:
-            callback.on_evaluate(None, state, control, metrics={})
-        if save:
-            callback.on_save(None, state, control)
-    callback.on_train_end(None, state, control)
-    kinds = [what for what in told(path, "what") if what != "step"]
-    assert kinds == ["start", "eval_begin", "eval", "save_begin", "save", "save_begin", "save", "end"]
-
-
-def test_the_callback_of_lightning_tells_optimizer_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches whose gradients are gathered make one step; a save lasts to the next batch."""
-    monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
-    monkeypatch.setitem(sys.modules, "lightning.pytorch", types.SimpleNamespace(Callback=_Base))
-    path = tmp_path / "t.jsonl"
-    callback = lightning_callback(TrainingHook("run-7", str(path), write_s=0.0))
-    trainer = types.SimpleNamespace(global_step=0, sanity_checking=True)
-    callback.on_validation_start(trainer, None)
-    callback.on_validation_end(trainer, None)
-    trainer.sanity_checking = False
-    for step in (0, 1, 1, 2):
-        callback.on_train_batch_start(trainer, None, None, 0)
-        trainer.global_step = step
-        callback.on_train_batch_end(trainer, None, None, None, 0)
-        if step == 2:
-            callback.on_save_checkpoint(trainer, None, {})
-            callback.on_train_batch_start(trainer, None, None, 0)
-    callback.on_train_end(trainer, None)
-    assert told(path, "what") == ["start", "step", "step", "save_begin", "save", "end"]

@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from real.cached_programs import add_packages, locked
 from real.programs import stop, wait_for
 
 VERSION = "2.13.0"
+TRAINERS = ("pytorch-lightning==2.6.6", "transformers==5.23.0", "accelerate==1.15.0", "numpy==2.4.6")
 _HERE = Path(__file__).parent
 _HOOK = _HERE.parents[1] / "hook"
 _FOLDER = Path.home() / ".cache" / "foreshock" / "torch"
@@ -67,6 +69,24 @@ def _made() -> str:
     except subprocess.TimeoutExpired as error:
         return str(error)
     return done.stderr
+
+
+@cache
+def trainers_python() -> str:
+    """The same python with numpy, Lightning and the Hugging Face Trainer; skips the test where they cannot be had."""
+    python = torch_python()
+    if not _has_trainers(python):
+        with locked(_FOLDER.with_name("torch.lock")):
+            if not _has_trainers(python):
+                add_packages(Path(python), [f"torch=={VERSION}", *TRAINERS])
+    return python
+
+
+def _has_trainers(python: str) -> bool:
+    code = "from importlib.metadata import version; " + "; ".join(
+        f"assert version({name!r}) == {number!r}" for name, number in (one.split("==") for one in TRAINERS)
+    )
+    return subprocess.run([python, "-c", code], check=False, capture_output=True).returncode == 0
 
 
 class TorchJob:
