@@ -135,7 +135,7 @@ def fill(engine: sa.Engine, now: datetime) -> None:
     cables = [FabricLink(leaf_of(name), at, name, 1, "hca", hca="mlx5_0") for at, name in enumerate(NAMES, 1)]
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node(name, "r01", leaf_of(name), "H100-SXM", 8) for name in NAMES])
-        serial = DeviceName("gpu", f"{FAULTY}/0000:0f:00.0", "serial", "1650523000011")
+        serial = DeviceName("gpu", f"{LIKELY}/gpu2", "serial", "1650523000011")
         append_topology(connection, TopologyReport(tuple(cables), (serial,), ()))
         append_jobs(connection, jobs)
         taken = append_events(connection, events, now)

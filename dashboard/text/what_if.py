@@ -30,13 +30,16 @@ def lines(told: WhatIfJson, is_changed: bool) -> list[str]:
         )
     if not is_changed:
         return ["Move a slider: the answer stands here.", f"{basis}."]
-    first = f"**Goodput {words.share(found.changed)} instead of {words.share(found.as_was)}: {_points(found.gain)}.**"
+    first = f"**{_points(found.gain)} of goodput.**"
     if found.low is not None and found.high is not None:
         first += f" With 95 % certainty {_points(found.low)} to {_points(found.high)}."
     if found.money_per_day is not None and told.gpus:
         first += f" That is worth {words.plain(shown(found.money_per_day))} a day of its {words.count(told.gpus)} GPUs."
-    way = f"By the formula alone, without its history: {_points(told.analytic.gain)}."
-    return [first, way, f"{basis}."]
+    lived = (
+        f"Its history lived again: {words.share(found.changed)} instead of {words.share(found.as_was)}; "
+        f"the run itself had {words.share(told.measured)}. By the formula alone: {_points(told.analytic.gain)}."
+    )
+    return [first, lived, f"{basis}."]
 
 
 def _points(share: float) -> str:

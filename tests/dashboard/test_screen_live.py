@@ -43,7 +43,7 @@ OVERLAY = f"""(() => {{
 PLOT = "[...document.querySelectorAll('.js-plotly-plot')].find(one => one.layout.xaxis3)"
 AXIS = f"{PLOT}.querySelector('.x2y2, .xy2, .nsewdrag[data-subplot=xy2], .nsewdrag').getBoundingClientRect().toJSON()"
 TICKS = "[...document.querySelectorAll('.xtick text')].map(one => one.textContent)"
-SLIDER = "document.querySelector('[role=slider]')"
+SLIDER = "document.querySelector('input[type=range]')"
 
 
 @pytest.fixture(scope="module")
@@ -148,14 +148,14 @@ def test_what_each_attempt_of_a_run_did_and_what_ended_it(visitor: Visitor) -> N
     visitor.page.evaluate(f"{SLIDER}.focus()")
     for _ in range(3):
         visitor.key("ArrowLeft")
-    visitor.sees("Goodput", "instead of 88.", "With 95 % certainty", "By the formula alone")
+    visitor.sees("points of goodput.", "the run itself had 88.", "With 95 % certainty", "By the formula alone")
 
 
 def test_all_that_happened_to_a_node_on_one_axis_and_what_its_vendor_needs(visitor: Visitor, tmp_path: Path) -> None:
     """Charts below one another, which are zoomed together; its GPUs with their serial numbers; a ZIP for a ticket."""
     visitor.page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    visitor.press(FAULTY)
-    visitor.sees("Runs", "Incidents, by device", "Risk, %", "GPU temperature, °C", "serial number 1650523000011")
+    visitor.press(LIKELY)
+    visitor.sees("Runs", "Out of service, and hints", "Risk, %", "GPU temperature, °C", "serial number 1650523000011")
     where = visitor.page.evaluate(AXIS)
     visitor.drag(
         where["x"] + where["width"] * 0.9, where["x"] + where["width"] * 0.98, where["y"] + where["height"] / 2
@@ -176,8 +176,9 @@ def test_all_that_happened_to_a_node_on_one_axis_and_what_its_vendor_needs(visit
 def test_to_save_a_table_as_it_is_seen(visitor: Visitor, tmp_path: Path) -> None:
     """As CSV, from the page where it is looked at; what a spreadsheet would take for a formula is text."""
     visitor.page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    visitor.press("Node")
+    visitor.press(FAULTY)
     rows = [visitor.row("gpu-008"), visitor.row("gpu-001")]
+    visitor.hover("[data-testid=stDataFrame]")
     visitor.press("Download as CSV")
     wait_for("the file is there", lambda: any(tmp_path.glob("*.csv")), 30)
     with next(tmp_path.glob("*.csv")).open(encoding="utf-8-sig", newline="") as file:
