@@ -37,20 +37,7 @@ def gantt(told: AttemptsJson, causes: Sequence[str]) -> go.Figure:
     ]:
         bucket = ledger_charts.bucket(name)
         figure.add_trace(_bars(told, words.drawn(bucket.name), bucket.colour, parts[name]))
-    stopped = [(at, one) for at, one in enumerate(told.items) if one.interruption is not None]
-    if stopped:
-        figure.add_trace(
-            go.Scatter(
-                x=[_place(told, one.start_s + one.length_s) for _, one in stopped],
-                y=[rows[at] for at, _ in stopped],
-                mode="markers+text",
-                marker={"symbol": "x", "size": 9, "color": "#d6403b", "line": {"width": 1, "color": "white"}},
-                text=[f" {words.drawn(causes[at])}" for at, _ in stopped],
-                textposition="middle right",
-                name="Stopped",
-                hovertemplate="%{text}<extra></extra>",
-            )
-        )
+    figure.add_traces(_stops(told, causes))
     last = max((one.start_s + one.length_s for one in told.items), default=0.0)
     first = min((one.start_s for one in told.items), default=0.0)
     ends = (first, last + _ROOM * max(last - first, 1.0))
@@ -70,6 +57,25 @@ def gantt(told: AttemptsJson, causes: Sequence[str]) -> go.Figure:
         uirevision=told.run,
     )
     return figure
+
+
+def _stops(told: AttemptsJson, causes: Sequence[str]) -> list[go.Scatter]:
+    """The crosses, with what stopped each attempt beside it."""
+    stopped = [(at, one) for at, one in enumerate(told.items) if one.interruption is not None]
+    if not stopped:
+        return []
+    return [
+        go.Scatter(
+            x=[_place(told, one.start_s + one.length_s) for _, one in stopped],
+            y=[_label(one) for _, one in stopped],
+            mode="markers+text",
+            marker={"symbol": "x", "size": 9, "color": "#d6403b", "line": {"width": 1, "color": "white"}},
+            text=[f" {words.drawn(causes[at])}" for at, _ in stopped],
+            textposition="middle right",
+            name="Stopped",
+            hovertemplate="%{text}<extra></extra>",
+        )
+    ]
 
 
 def _label(one: AttemptJson) -> str:

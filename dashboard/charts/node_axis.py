@@ -19,16 +19,20 @@ _OTHERS = "others"
 
 
 @dataclass(frozen=True, slots=True)
-class NodePast:
-    """What is drawn of a node: its answers; `timeline` None where the server does not tell."""
+class NodeAnswers:
+    """What is drawn of a node: its answers; `timeline` None where the server does not tell.
+
+    `view`: while it is the same, whoever has looked closer stays there when the charts are drawn again.
+    """
 
     detail: NodeDetailJson
     timeline: NodeTimelineJson | None
     now: datetime
+    view: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Chart:
+class _AxisRow:
     """One of the charts: its title, how many lanes it has (0: a scale), and its traces."""
 
     title: str
@@ -37,7 +41,7 @@ class _Chart:
     range_mode: str = "tozero"
 
 
-def axis(past: NodePast, since: datetime, until: datetime) -> go.Figure | None:
+def axis(past: NodeAnswers, since: datetime, until: datetime) -> go.Figure | None:
     """The charts that hold anything within since <= time < until; None where none does."""
     made = (_jobs, _held, _incidents, _risk, _heat, _memory, _links)
     charts = [chart for chart in (make(past, since, until) for make in made) if chart is not None]
@@ -71,7 +75,7 @@ def axis(past: NodePast, since: datetime, until: datetime) -> go.Figure | None:
         showlegend=False,
         hovermode="closest",
         dragmode="zoom",
-        uirevision=f"{past.detail.node} {since} {until}",
+        uirevision=f"{past.detail.node} {past.view}",
     )
     return figure
 
@@ -105,13 +109,13 @@ def _within(start: datetime | None, end: datetime | None, since: datetime, until
     return start is not None and start < until and (end is None or end >= since)
 
 
-def _jobs(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
+def _jobs(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:
     told = () if past.timeline is None else past.timeline.jobs
     found = [job for job in told if _within(job.start, job.end, since, until)]
     if not found:
         return None
     rows = [(job.run, job.start, job.end or past.now, _job(job)) for job in found if job.start is not None]
-    return _Chart("Runs", len(lanes_of([row[0] for row in rows])), _spans(rows, LINE, since, until))
+    return _AxisRow("Runs", len(lanes_of([row[0] for row in rows])), _spans(rows, LINE, since, until))
 
 
 def _job(job: NodeJobJson) -> str:
@@ -120,7 +124,7 @@ def _job(job: NodeJobJson) -> str:
     return f"{job.run}, job {job.job}{nodes}: {job.state.lower()}, {lasted}"
 
 
-def _held(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
+def _held(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:
     """Outages and hints."""
     rows, colours = [], []
     for outage in past.detail.outages:
@@ -135,15 +139,15 @@ def _held(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
             colours.append(SECOND)
     if not rows:
         return None
-    return _Chart("Out of service, and hints", len({row[0] for row in rows}), _spans(rows, colours, since, until))
+    return _AxisRow("Out of service, and hints", len({row[0] for row in rows}), _spans(rows, colours, since, until))
 
 
-def _incidents(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
+def _incidents(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:
     found = [one for one in past.detail.incidents if _within(one.start, one.end, since, until)]
     if not found:
         return None
     lanes = lanes_of([_device(one) for one in sorted(found, key=_device)])
-    return _Chart(
+    return _AxisRow(
         "Incidents, by device",
         len(lanes),
         [
@@ -169,7 +173,7 @@ def _device(incident: IncidentJson) -> str:
     return words.device(incident.device, brief=True, name=incident.name) or "node"
 
 
-def _risk(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
+def _risk(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:
     scores = [one for one in past.detail.scores if since <= one.time < until]
     if not scores:
         return None
@@ -187,10 +191,10 @@ def _risk(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
             ("within 7 days", SECOND, [one.score_7d for one in scores]),
         )
     ]
-    return _Chart(_named("Risk, %", ("within 24 h", RAISES), ("within 7 days", SECOND)), 0, traces)
+    return _AxisRow(_named("Risk, %", ("within 24 h", RAISES), ("within 7 days", SECOND)), 0, traces)
 
 
-def _heat(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
+def _heat(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:
     hours = with_gaps([one for one in past.detail.telemetry if since - HOUR < one.time < until])
     lines: tuple[tuple[str, str, Callable[[Any], float | None]], ...] = (
         ("hottest", LINE, lambda hour: hour.gpu_temp_max_c),
@@ -210,25 +214,25 @@ def _heat(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
         )
         for name, colour, value in lines
     ]
-    return _Chart(_named("GPU temperature, °C", ("hottest", LINE), ("mean", SECOND)), 0, traces, "normal")
+    return _AxisRow(_named("GPU temperature, °C", ("hottest", LINE), ("mean", SECOND)), 0, traces, "normal")
 
 
-def _memory(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
+def _memory(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:
     names = (("corrected", SECOND), ("not corrected", RAISES))
     values: tuple[Callable[[ErrorHourJson], int], ...] = (lambda hour: hour.corrected, lambda hour: hour.uncorrected)
     return _counted(past, (since, until), "Memory errors (ECC) each hour", list(zip(names, values, strict=True)))
 
 
-def _links(past: NodePast, since: datetime, until: datetime) -> _Chart | None:
+def _links(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:
     return _counted(past, (since, until), "Link errors each hour", [(("links", LINE), lambda hour: hour.links)])
 
 
 def _counted(
-    past: NodePast,
+    past: NodeAnswers,
     window: tuple[datetime, datetime],
     title: str,
     lines: Sequence[tuple[tuple[str, str], Callable[[ErrorHourJson], int]]],
-) -> _Chart | None:
+) -> _AxisRow | None:
     told = () if past.timeline is None else past.timeline.errors
     traces = []
     for (name, colour), value in lines:
@@ -245,7 +249,7 @@ def _counted(
             )
     if not traces:
         return None
-    return _Chart(_named(title, *(one for one, _ in lines)) if len(lines) > 1 else title, 0, traces)
+    return _AxisRow(_named(title, *(one for one, _ in lines)) if len(lines) > 1 else title, 0, traces)
 
 
 def _named(title: str, *names: tuple[str, str]) -> str:

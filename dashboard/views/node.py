@@ -7,10 +7,10 @@ from urllib.parse import quote
 import streamlit as st
 
 from dashboard.charts import charts
-from dashboard.panels import frames, node_past
+from dashboard.panels import frames, node_history
 from dashboard.panels import page as panels
 from dashboard.panels import verdicts as verdict_panels
-from dashboard.panels.node_past import PAST, REACH, WEEK
+from dashboard.panels.node_history import PAST, REACH, WEEK
 from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
 from dashboard.text import words
@@ -69,18 +69,18 @@ def _live(site: Site, name: str) -> None:
         if (limit := panels.span().limit(cluster.now - PAST, REACH)) is not None:
             st.caption(limit)
         _verdicts(site, name, verdicts)
-        told = node_past.timeline_of(site, name, cluster.now)
-        node_past.running(site, told, cluster.now)
+        told = node_history.timeline_of(site, name, cluster.now)
+        node_history.running(site, told, cluster.now)
         _facts(node, cluster)
-        node_past.axis(node, told, cluster)
+        node_history.axis(node, told, cluster)
         _risk(node, cluster)
-        node_past.gpus(site, node, cluster.now)
+        node_history.gpus(site, node, cluster.now)
         _devices(node, cluster)
         _neighbours(site, node)
         _history(node, cluster, sayings.by_incident(verdicts))
         _telemetry(node, cluster)
         _own_measures(site, node, cluster)
-        node_past.evidence(site, name)
+        node_history.evidence(site, name)
 
 
 def headline(node: NodeJson) -> tuple[str, str]:

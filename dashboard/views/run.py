@@ -11,10 +11,11 @@ from dashboard.client import ApiProblem
 from dashboard.panels import frames, stops
 from dashboard.panels import page as panels
 from dashboard.panels.page import Site
-from dashboard.text import what_if as sayings
 from dashboard.text import words
+from wire.advice import WhatIfJson
 from wire.cluster import ClusterJson
 from wire.goodput import AttemptJson, AttemptsJson, LedgerJson
+from wire.money.price import shown as money_shown
 
 # The scheduler's word for an attempt's end, after "it" or "attempt 3".
 ENDS = {
@@ -32,6 +33,10 @@ ENDS = {
     "PENDING": "waits to start",
     "SUSPENDED": "is suspended",
 }
+_MINUTE, _HOUR = 60.0, 3600.0
+_HOURS = (1, 1.5, 2, 3, 4, 6, 8, 12, 24)
+INTERVALS = (*(m * _MINUTE for m in (1, 2, 5, 10, 15, 20, 30, 45)), *(h * _HOUR for h in _HOURS))
+RESTARTS = (0.0, 10.0, 30.0, *(m * _MINUTE for m in (1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120)))
 KEEP_S = 30.0  # the attempts are read again when the ledger has news, else as rarely
 
 
@@ -170,9 +175,9 @@ def _what_if(site: Site, run: str) -> None:
             return
         left, right = st.columns(2, gap="large")
         with left:
-            interval_s = _slider("A save every", sayings.INTERVALS, inputs.interval_s, f"interval_{run}")
+            interval_s = _slider("A save every", INTERVALS, inputs.interval_s, f"interval_{run}")
         with right:
-            restart_s = _slider("To start up and load takes", sayings.RESTARTS, inputs.restart_s, f"restart_{run}")
+            restart_s = _slider("To start up and load takes", RESTARTS, inputs.restart_s, f"restart_{run}")
         changes = {
             name: value
             for name, value, now in (
@@ -185,11 +190,11 @@ def _what_if(site: Site, run: str) -> None:
     except ApiProblem as trouble:
         st.caption(f"Not known. {words.plain(str(trouble))}")
         return
-    st.markdown("\n\n".join(sayings.lines(told, bool(changes))))
+    st.markdown("\n\n".join(lines(told, bool(changes))))
 
 
 def _slider(label: str, of: Sequence[float], measured_s: float, key: str) -> float:
-    listed = sayings.choices(of, measured_s)
+    listed = choices(of, measured_s)
     # A measure moves on with the run: what was chosen stays where it can be chosen still.
     if st.session_state.get(key) not in listed:
         st.session_state[key] = measured_s
@@ -201,3 +206,38 @@ def _slider(label: str, of: Sequence[float], measured_s: float, key: str) -> flo
             format_func=lambda s: f"{words.duration(s)} (as now)" if s == measured_s else words.duration(s),
         )
     )
+
+
+def choices(of: Sequence[float], measured_s: float) -> list[float]:
+    """The choices of a slider, in order: what was measured, and those that read otherwise than it."""
+    said = words.duration(measured_s)
+    return sorted([measured_s, *(s for s in of if words.duration(s) != said)])
+
+
+def lines(told: WhatIfJson, is_changed: bool) -> list[str]:
+    """The answer first, then by what it was reckoned; each line is Markdown."""
+    found, inputs = told.replayed, told.inputs
+    basis = f"Measured: {words.many(told.stops, 'interruption')}"
+    if inputs is not None:
+        basis += (
+            f", each noticed after {words.duration(inputs.detection_s)}, "
+            f"then {words.duration(inputs.waiting_s)} until nodes were there; "
+            f"a save stops training for {words.duration(inputs.save_s)}"
+        )
+    if not is_changed:
+        return ["Move a slider: the answer stands here.", f"{basis}."]
+    first = f"**{_points(found.gain)} of goodput.**"
+    if found.low is not None and found.high is not None:
+        first += f" With 95 % certainty {_points(found.low)} to {_points(found.high)}."
+    if found.money_per_day is not None and told.gpus:
+        worth = words.plain(money_shown(found.money_per_day))
+        first += f" That is worth {worth} a day of its {words.count(told.gpus)} GPUs."
+    lived = (
+        f"Its history lived again: {words.share(found.changed)} instead of {words.share(found.as_was)}; "
+        f"the run itself had {words.share(told.measured)}. By the formula alone: {_points(told.analytic.gain)}."
+    )
+    return [first, lived, f"{basis}."]
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.2f} points".replace("-", "\N{MINUS SIGN}")

@@ -138,7 +138,7 @@ _OBSERVERS = sorted(MACHINES - FLEET_SOURCES)
 
 
 @dataclass(slots=True)
-class GpuNames:
+class NodeGpu:
     """What a GPU of a node is called; None = nobody tells. `index` is its number within the node."""
 
     index: int | None = None
@@ -147,7 +147,7 @@ class GpuNames:
     serial: str | None = None
 
 
-def node_gpus(connection: sa.Connection, node: str, most: int) -> list[GpuNames]:
+def node_gpus(connection: sa.Connection, node: str, most: int) -> list[NodeGpu]:
     """The GPUs of a node that somebody names, by index and PCI address: the topology, then its newest events.
 
     Args:
@@ -157,14 +157,14 @@ def node_gpus(connection: sa.Connection, node: str, most: int) -> list[GpuNames]
     query = sa.select(names.device, names.kind, names.name).where(
         names["class"] == "gpu", names.device.startswith(f"{node}/", autoescape=True), names.until.is_(None)
     )
-    told: dict[str, GpuNames] = {}
+    told: dict[str, NodeGpu] = {}
     for device, kind, name in connection.execute(query.order_by(names.device, names.kind).limit(most)):
         gpu = told.setdefault(device, _by_place(device.rpartition("/")[2]))
         if kind == "name" and gpu.index is None:
             gpu.index = _by_place(name.rpartition("/")[2]).index
         elif kind in ("pci", "serial"):
             setattr(gpu, kind, getattr(gpu, kind) or name)
-    found: list[GpuNames] = []
+    found: list[NodeGpu] = []
     for gpu in told.values():
         _join(found, gpu)
     events = schema.events.c
@@ -172,19 +172,19 @@ def node_gpus(connection: sa.Connection, node: str, most: int) -> list[GpuNames]
     for device, attributes in connection.execute(heard.order_by(events.time.desc()).limit(most)):
         if (device or {}).get("type") == "gpu":
             serial = (attributes or {}).get("serial")
-            told_last = GpuNames(device.get("index"), device.get("pci"), device.get("uuid"))
+            told_last = NodeGpu(device.get("index"), device.get("pci"), device.get("uuid"))
             told_last.serial = None if serial is None else str(serial)
             _join(found, told_last)
     return sorted(found, key=lambda gpu: (gpu.index is None, gpu.index or 0, gpu.pci or "", gpu.uuid or ""))
 
 
-def _by_place(place: str) -> GpuNames:
+def _by_place(place: str) -> NodeGpu:
     """By the name of a GPU within its node: `gpu3`, or its PCI address."""
     number = _GPU_PLACE.fullmatch(place)
-    return GpuNames(int(number[1]) if number else None, place if _PCI_PLACE.fullmatch(place) else None)
+    return NodeGpu(int(number[1]) if number else None, place if _PCI_PLACE.fullmatch(place) else None)
 
 
-def _join(found: list[GpuNames], told: GpuNames) -> None:
+def _join(found: list[NodeGpu], told: NodeGpu) -> None:
     """Put what is told of a GPU to the one that it is of; what was told before holds: it is newer."""
     names = ("pci", "uuid", "serial")
     same = next(

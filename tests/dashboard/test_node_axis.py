@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from dashboard.charts.node_axis import NodePast, axis, lanes_of
-from dashboard.panels.node_past import cards_of
+from dashboard.charts.node_axis import NodeAnswers, axis, lanes_of
+from dashboard.panels.node_history import cards_of
 from wire.nodes import NodeDetailJson, NodeGpuJson, NodeTimelineJson
 
 from .conftest import DETAIL, NODE_GPUS, TIMELINE
@@ -15,10 +15,10 @@ NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 WEEK = timedelta(days=7)
 
 
-def past(**changes: Any) -> NodePast:
+def past(**changes: Any) -> NodeAnswers:
     """What the canned API tells of gpu-017."""
     detail = msgspec.convert(DETAIL | changes, NodeDetailJson)
-    return NodePast(detail, msgspec.convert(TIMELINE, NodeTimelineJson), NOW)
+    return NodeAnswers(detail, msgspec.convert(TIMELINE, NodeTimelineJson), NOW)
 
 
 def titles(figure: Any) -> list[str]:
@@ -65,7 +65,7 @@ def test_what_is_not_there_has_no_empty_chart() -> None:
     figure = axis(past(**nothing), NOW - WEEK, NOW)
     assert figure is not None
     assert titles(figure) == ["Runs", "Memory errors (ECC) each hour", "Link errors each hour"]
-    bare = NodePast(msgspec.convert(DETAIL | nothing, NodeDetailJson), None, NOW)
+    bare = NodeAnswers(msgspec.convert(DETAIL | nothing, NodeDetailJson), None, NOW)
     assert axis(bare, NOW - WEEK, NOW) is None
     assert lanes_of(list("abcabcd"), 3) == ["a", "b", "others"]
 
@@ -76,7 +76,7 @@ def test_no_tag_of_a_run_or_reason_lives_in_the_axis() -> None:
     spoilt = msgspec.convert(TIMELINE | {"jobs": [TIMELINE["jobs"][0] | {"run": tag, "state": tag}]}, NodeTimelineJson)
     outage = DETAIL["outages"][0] | {"reason": tag}
     detail = msgspec.convert(DETAIL | {"outages": [outage]}, NodeDetailJson)
-    figure = axis(NodePast(detail, spoilt, NOW), NOW - WEEK, NOW)
+    figure = axis(NodeAnswers(detail, spoilt, NOW), NOW - WEEK, NOW)
     assert figure is not None
     assert "<a" not in str([(trace.y, trace.customdata) for trace in figure.data if trace.type == "bar"])
 

@@ -6,7 +6,7 @@ import pytest
 from drawn_page import Opened, seen
 
 from dashboard.charts.attempts import gantt
-from dashboard.text.what_if import INTERVALS, choices, lines
+from dashboard.views.run import INTERVALS, choices, lines
 from wire.advice import WhatIfJson
 from wire.goodput import AttemptsJson
 from wire.message import decode

@@ -91,13 +91,6 @@ class Visitor:
             self.page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.presses += 1
 
-    def hover(self, selector: str) -> None:
-        """Hold the mouse over the first thing of a kind: a table shows its buttons then."""
-        middle = "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]"
-        script = f"(e => {{ e.scrollIntoView({{block: 'center'}}); {middle} }})(document.querySelector('{selector}'))"
-        x, y = self.page.evaluate(script)
-        self.page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-
     def drag(self, x: float, until_x: float, y: float) -> None:
         """Press, move to the right and let go: over a stretch of a chart."""
         self.page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)

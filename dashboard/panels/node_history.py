@@ -70,12 +70,14 @@ def axis(node: NodeDetailJson, told: NodeTimelineJson | str, cluster: ClusterJso
         "The time in the bar above chooses another range.",
     )
     span = page.span()
-    until = span.end(cluster.now)
+    # By the minute: charts that say the same are not drawn again with each answer.
+    now = cluster.now.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    until = span.end(now)
     since = until - WEEK if span.since is None else max(span.since, cluster.now - PAST)
     known = None if isinstance(told, str) else told
     figure = None
     if since < until:
-        figure = node_axis.axis(node_axis.NodePast(node, known, cluster.now), since, until)
+        figure = node_axis.axis(node_axis.NodeAnswers(node, known, now, span.words()), since, until)
     if figure is None:
         nothing = "Nothing is known of this node"
         page.empty(
