@@ -18,7 +18,7 @@ from dashboard.bar.sign_in import SignIn, SignInWay
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
 from dashboard.panels import page, thread
 from dashboard.panels.page import Site
-from dashboard.views import cluster, collection, goodput, hints, incidents, models, node, repair, verdicts
+from dashboard.views import cluster, collection, goodput, hints, incidents, models, node, repair, run, verdicts
 
 # Streamlit leaves a sixth of the screen empty above the first line, fades parts that are being redrawn, and its small
 # print is paler than eyes need (3.9:1 where WCAG asks for 4.5:1).
@@ -51,6 +51,7 @@ PAGES: dict[str, tuple[Callable[[Site], None], str]] = {
     "incidents": (incidents.page, ":material/emergency_home:"),
     "node": (node.page, ":material/dns:"),
     "goodput": (goodput.page, ":material/timelapse:"),
+    "run": (run.page, ":material/view_timeline:"),
     "hints": (hints.page, ":material/campaign:"),
     "repair": (repair.page, ":material/build:"),
     "models": (models.page, ":material/model_training:"),
@@ -80,7 +81,8 @@ def _site(api: ApiClient, pages: dict[str, StreamlitPage]) -> Site:
         pages["node"],
         verdict_page=pages["verdicts"],
         incident_page=pages["incidents"],
-        run_page=pages["goodput"],
+        goodput_page=pages["goodput"],
+        run_page=pages["run"],
     )
 
 

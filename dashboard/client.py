@@ -16,14 +16,22 @@ from urllib.parse import quote
 import httpx2
 
 from wire.access.address import INSECURE_OPTION, clear_text
-from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson
+from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson, WhatIfJson
 from wire.cluster import ClusterJson
 from wire.events import AuditJson, EventJson, IncidentJson
-from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, RunJson
+from wire.goodput import AttemptsJson, CausesJson, ClusterGoodputJson, LedgerJson, RunJson
 from wire.hints import CallerJson, HindsightJson, HintJson
-from wire.message import AnswerError, Page, decode
+from wire.message import NOTHING_HERE, AnswerError, Page, decode
 from wire.models import ChecksJson, ModelsJson
-from wire.nodes import MapJson, NodeDetailJson, NodeHourJson, NodeJson, SearchResultJson
+from wire.nodes import (
+    MapJson,
+    NodeDetailJson,
+    NodeGpuJson,
+    NodeHourJson,
+    NodeJson,
+    NodeTimelineJson,
+    SearchResultJson,
+)
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
 from wire.repair import RepairListJson
 from wire.sidecars import SidecarJson
@@ -133,6 +141,15 @@ class ApiClient:
         """One node, and its incidents, outages, hints, telemetry and scores."""
         return self._get(NodeDetailJson, f"nodes/{quote(name, safe='')}")
 
+    def node_timeline(self, name: str, since: datetime, until: datetime) -> NodeTimelineJson:
+        """The jobs of a node, and its errors by the hour, within a window."""
+        window = {"since": since.isoformat(), "until": until.isoformat()}
+        return self._get(NodeTimelineJson, f"nodes/{quote(name, safe='')}/timeline", window)
+
+    def node_gpus(self, name: str) -> list[NodeGpuJson]:
+        """What a node's GPUs are called."""
+        return list(self._page(NodeGpuJson, f"nodes/{quote(name, safe='')}/gpus", {}).items)
+
     def search(self, text: str) -> list[SearchResultJson]:
         """What bears a name, the nearest first."""
         return list(self._page(SearchResultJson, "search", {"q": text}).items)
@@ -167,7 +184,7 @@ class ApiClient:
         return self._get(IncidentJson, f"incidents/{quote(ident, safe='')}")
 
     def printout(self, path: str) -> bytes:
-        """A page of HTML to print, below `/api/v1/`."""
+        """A file, as a page of HTML to print, below `/api/v1/`."""
         return self._send("GET", path, {})
 
     def events_between(self, node: str, since: datetime, until: datetime, limit: int) -> list[EventJson]:
@@ -215,6 +232,14 @@ class ApiClient:
     def goodput(self, run: str) -> LedgerJson:
         """A run's ledger."""
         return self._get(LedgerJson, f"runs/{quote(run, safe='')}/goodput")
+
+    def attempts(self, run: str) -> AttemptsJson:
+        """The newest attempts of a run, part by part."""
+        return self._get(AttemptsJson, f"runs/{quote(run, safe='')}/attempts")
+
+    def what_if(self, run: str, changes: Mapping[str, float]) -> WhatIfJson:
+        """The run's history lived again with changes, seconds by name: `interval_s`, `restart_s` ..."""
+        return self._get(WhatIfJson, "what-if", {"run": run, **{name: str(s) for name, s in changes.items()}})
 
     def cluster_goodput(self) -> ClusterGoodputJson:
         """What became of the cluster's GPU-hours of the last days."""
@@ -349,25 +374,34 @@ class ApiClient:
 
 def _sentence(response: httpx2.Response, server: str) -> str:
     """What an error status means to the person who reads the page."""
-    detail = _detail(response)
+    detail, told = _detail(response), _told(response)
     match response.status_code:
         case 401:
             return f"{server} wants a token: start the dashboard with --token-file FILE ({detail})."
         case 403:
             return f"You may not do this here ({detail}): it takes another role, or a token with the scope."
+        case 404 if told is None or told == NOTHING_HERE:
+            return f"{server} does not know this request: it is of another version than the dashboard, or no Foreshock."
         case 404:
-            return f"{server} knows nothing of that name ({detail})."
+            return f"{detail[:1].upper()}{detail[1:]}."
         case 409:
             return f"That is no longer possible: {detail}."
+        case 503 if told is not None:
+            return f"{server} cannot answer now: {detail}."
         case status:
             return f"{server} answered {status}: {detail}."
 
 
 def _detail(response: httpx2.Response) -> str:
-    """The `detail` or `title` of an RFC 9457 answer, else the status in words."""
+    """The `detail` of an RFC 9457 answer, else the status in words."""
+    return (_told(response) or response.reason_phrase or "no reason given")[:300].rstrip(".")
+
+
+def _told(response: httpx2.Response) -> str | None:
+    """The `detail` of an RFC 9457 answer, or its title; None of any other answer."""
     try:
         body = response.json()
     except ValueError:
-        body = None
+        return None
     said = (body.get("detail") or body.get("title")) if isinstance(body, dict) else None
-    return str(said or response.reason_phrase or "no reason given")[:300].rstrip(".")
+    return None if said is None else str(said)

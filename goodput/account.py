@@ -12,7 +12,17 @@ from goodput.timeline import merged
 from goodput.wall_time.attempt_painter import AttemptPainter, BlameEvidence, faults_by_time
 from goodput.wall_time.attempts import PaintedAttempt, attempts_of
 from goodput.wall_time.saves import saves_now
-from goodput.wall_time.wall import details_of, gpus_of, held, interruptions_of, lay, nodes_in, settle, sized
+from goodput.wall_time.wall import (
+    details_of,
+    gpus_of,
+    held,
+    interruptions_of,
+    lay,
+    nodes_in,
+    settle,
+    sized,
+    spans_of,
+)
 
 
 def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
@@ -38,6 +48,7 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
         cursor = max(cursor, walked[-1].end_ms)
     settle(walked, walker.tells_saves)
     wall = lay(walked, start_ms)
+    interruptions = sized(interruptions_of(walked, wall), walked, records.gpus)
     return Ledger(
         run=records.run,
         nodes=max(map(nodes_in, attempts), default=0) or None,
@@ -46,9 +57,9 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
         start_ms=start_ms,
         end_ms=cursor,
         segments=merged(piece.segment for piece in wall),
-        interruptions=sized(interruptions_of(walked, wall), walked, records.gpus),
+        interruptions=interruptions,
         saves=tuple(save for one in walked for save in one.saves),
-        attempts=len(attempts),
+        spans=spans_of(walked, interruptions, records.gpus),
         is_open=bool(attempts) and attempts[-1].end_ms is None,
         held=held(walked, wall, records.gpus),
         iteration_ms=walker.median_ms,

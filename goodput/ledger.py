@@ -15,6 +15,7 @@ from goodput.formulas.shape import Shape
 from goodput.log.training_log import IterationPace, TrainingLine
 from goodput.timeline import BUCKETS, HOUR_MS, Bucket, Segment, bounds_ms, from_ms, gpu_ms, sums
 from goodput.wall_time.attempts import Interruption, UnfinishedSave
+from goodput.wall_time.wall import AttemptSpan
 from store.records.event import Event, format_time
 from store.records.job import Job
 from store.records.outage import Outage
@@ -45,6 +46,7 @@ class RunRecords:
 class Ledger:
     """A run's account. `start_ms` counts from 1970, or from the log's beginning where `dated` is False.
 
+    `spans` = its attempts, each with its own time; of two that overlap both have theirs (wall_time/wall.py).
     `held` = the time of its attempts, each stretch with its GPUs (wall_time/gpu_time.py); None = that is unknown.
     `saves` = the stalls of all finished saves, `saves_now` those that tell how it saves now (wall_time/saves_now.py).
     `iteration_ms` = its usual time of an iteration, `shape` = its model's, where the log tells it.
@@ -59,7 +61,7 @@ class Ledger:
     segments: tuple[Segment, ...]
     interruptions: tuple[Interruption, ...]
     saves: tuple[Segment, ...]
-    attempts: int
+    spans: tuple[AttemptSpan, ...]
     is_open: bool
     held: tuple[tuple[Segment, int], ...] | None = None
     iteration_ms: float | None = None
@@ -67,6 +69,11 @@ class Ledger:
     shape: Shape | None = None
     unfinished_saves: tuple[UnfinishedSave, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def attempts(self) -> int:
+        """How often it was started, or waited for a start."""
+        return len(self.spans)
 
     @property
     def wall_ms(self) -> int:

@@ -35,7 +35,7 @@ from store.nodes.topology import append_topology
 from store.records.event import Attribute, Device, Event
 from store.records.hint import Evidence, Hint
 from store.records.job import Job
-from store.records.node import FabricLink, Node, TopologyReport
+from store.records.node import DeviceName, FabricLink, Node, TopologyReport
 from store.records.outage import Outage
 from store.records.score import Reason, Score
 from store.records.telemetry import Rollup
@@ -135,7 +135,8 @@ def fill(engine: sa.Engine, now: datetime) -> None:
     cables = [FabricLink(leaf_of(name), at, name, 1, "hca", hca="mlx5_0") for at, name in enumerate(NAMES, 1)]
     with writing(engine).begin() as connection:
         append_nodes(connection, [Node(name, "r01", leaf_of(name), "H100-SXM", 8) for name in NAMES])
-        append_topology(connection, TopologyReport(tuple(cables), (), ()))
+        serial = DeviceName("gpu", f"{LIKELY}/gpu2", "serial", "1650523000011")
+        append_topology(connection, TopologyReport(tuple(cables), (serial,), ()))
         append_jobs(connection, jobs)
         taken = append_events(connection, events, now)
         update_incidents(connection, list(taken.new))

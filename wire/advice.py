@@ -1,4 +1,4 @@
-"""Advice on goodput: `GET /advice/checkpoint`, `GET /advice/spares`, `GET /advice/gains`; the fields for readers.
+"""Advice on goodput: `GET /advice/checkpoint`, `/advice/spares`, `/advice/gains`, `/what-if`; the fields for readers.
 
 `money_per_day`: what the change is worth in a day of the run's GPUs, where the configuration has a `gpu_hour_price`.
 """
@@ -73,3 +73,42 @@ class GainsAdviceJson(JsonObject, frozen=True, kw_only=True):
 
     run: str
     gains: tuple[GainJson, ...]
+
+
+class WhatIfInputsJson(JsonObject, frozen=True, kw_only=True):
+    """What the run's history measured, in seconds: means of its stops and saves, the median time between saves.
+
+    `restart_s`: startup and load after a stop.
+    """
+
+    interval_s: float
+    save_s: float
+    detection_s: float
+    waiting_s: float
+    restart_s: float
+
+
+class GoodputComparisonJson(JsonObject, frozen=True, kw_only=True):
+    """Goodput (0-1) as it was and with the change, and the gain with its 95 % interval where one was determined."""
+
+    as_was: float
+    changed: float
+    gain: float
+    low: float | None = None
+    high: float | None = None
+    money_per_day: Sometimes[MoneyJson | None] = None
+
+
+class WhatIfJson(JsonObject, frozen=True, kw_only=True):
+    """`GET /what-if`: the history lived again with a change, and the same by the formula; `inputs` as they were."""
+
+    run: str
+    measured: float
+    stops: int
+    stops_then: float
+    replayed: GoodputComparisonJson
+    analytic: GoodputComparisonJson
+    inputs: WhatIfInputsJson | None = None
+    gpus: int | None = None
+    formula: str = ""
+    source: str = ""

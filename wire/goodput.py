@@ -87,6 +87,39 @@ class LedgerJson(JsonObject, frozen=True, kw_only=True):
     as_of: Always[Time] = None
 
 
+class AttemptJson(JsonObject, frozen=True, kw_only=True):
+    """One attempt of a run, the first is number 1: its own time; `end` is null while it goes on.
+
+    `start_s` counts from the run's start. `state`: the scheduler's word for its end. `parts`: bucket, start (seconds
+    since the run's start) and length in seconds of what was not productive; the rest of its time was.
+    """
+
+    number: int
+    start: Time | None = None
+    end: Time | None = None
+    start_s: float
+    length_s: float
+    state: str
+    nodes: int | None = None
+    gpus: int | None = None
+    parts: tuple[tuple[str, float, float], ...] = ()
+    interruption: InterruptionJson | None = None
+
+
+class AttemptsJson(JsonObject, frozen=True, kw_only=True):
+    """The newest attempts of a run, the oldest first; `attempts`: how many it had.
+
+    `shortest_s`: parts shorter than that are left out of them; 0 = none is.
+    """
+
+    run: str
+    start: Time | None = None
+    wall_s: float
+    attempts: int
+    shortest_s: float = 0.0
+    items: tuple[AttemptJson, ...]
+
+
 class LossGroupJson(JsonObject, frozen=True, kw_only=True):
     """The interruptions of one cause, node, device ...: beside `name`, the columns that `by` names."""
 

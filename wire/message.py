@@ -21,6 +21,9 @@ import msgspec
 from msgspec import Meta
 
 T = TypeVar("T")
+
+# The `detail` of a 404 where no route is: a thing that is not known has another.
+NOTHING_HERE = "nothing is at this address; /docs lists what there is"
 _SOMETIMES = "x-sometimes"
 _NEVER_NULL = "x-never-null"
 _OFFSET = re.compile(rb"T\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d")

@@ -143,6 +143,50 @@ class NodeDetailJson(NodeJson, frozen=True, kw_only=True):
     scores: tuple[NodeScoresJson, ...] = ()
 
 
+class NodeJobJson(JsonObject, frozen=True, kw_only=True):
+    """A job that ran on a node; `end` is null while it runs, `nodes`: how many it has."""
+
+    job: str
+    run: str
+    state: str
+    start: Time | None = None
+    end: Time | None = None
+    nodes: int | None = None
+
+
+class ErrorHourJson(JsonObject, frozen=True, kw_only=True):
+    """One hour of a node: errors of memory that were corrected and that were not, and of links (NVLink, network)."""
+
+    time: Time
+    corrected: int = 0
+    uncorrected: int = 0
+    links: int = 0
+
+
+class NodeTimelineJson(JsonObject, frozen=True, kw_only=True):
+    """What happened on a node within a window, the oldest first: its jobs, and the hours that had errors.
+
+    `jobs_since`, `errors_since`: since when that is all of it; null: of the whole window.
+    """
+
+    node: str
+    since: Time
+    until: Time
+    jobs: tuple[NodeJobJson, ...]
+    jobs_since: Time | None = None
+    errors: tuple[ErrorHourJson, ...]
+    errors_since: Time | None = None
+
+
+class NodeGpuJson(JsonObject, frozen=True, kw_only=True):
+    """What a GPU of a node is called; null where nobody tells. `index` is its number within the node."""
+
+    index: int | None = None
+    pci: Annotated[str | None, example("0000:0f:00.0")] = None
+    uuid: str | None = None
+    serial: Annotated[str | None, example("1650523000011")] = None
+
+
 class DayJson(JsonObject, frozen=True, kw_only=True):
     """One day of a node. `telemetry` is null where there was none; means are weighed by samples."""
 

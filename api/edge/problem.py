@@ -24,6 +24,7 @@ from starlette.routing import Match
 
 from store.database.connections import is_away
 from store.visible_text import html_text
+from wire.message import NOTHING_HERE
 
 # What a database's error means for a client: which of them pass by themselves, and are a 503.
 #
@@ -163,7 +164,7 @@ _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 
 
 _PLAIN = {
-    404: "nothing is at this address; /docs lists what there is",
+    404: NOTHING_HERE,
     405: "this address does not take this method; the Allow header names those it takes",
 }
 

@@ -26,7 +26,7 @@ from store.runs.ledgers import (
     log_marks,
     read_ledger,
 )
-from store.runs.run_logs import folded_runs
+from store.runs.run_logs import folded_runs, is_folded
 
 REST = 20.0
 # What one turn may cost before it leaves the rest to the next, seconds.
@@ -156,6 +156,11 @@ def ledger_of(connection: sa.Connection, run: str, now: datetime) -> StoredLedge
         return stored
     lines, _newest = log_marks(connection, run=run).get(run, (0, None))
     return compute(connection, run, now) if lines <= SMALL_LINES else None
+
+
+def is_quickly_read(connection: sa.Connection, run: str) -> bool:
+    """Whether a request may read a run's log by itself: it is kept folded, or short."""
+    return is_folded(connection, run) or log_marks(connection, run=run).get(run, (0, None))[0] <= SMALL_LINES
 
 
 def runs_after(

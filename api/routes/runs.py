@@ -1,4 +1,4 @@
-"""`GET /runs` and `GET /runs/{run}/goodput`: where each training run's hours went."""
+"""`GET /runs`, `GET /runs/{run}/goodput` and `GET /runs/{run}/attempts`: where each training run's hours went."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -12,15 +12,21 @@ from api.answers.reply import listing, reply
 from api.edge.auth import Reader
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
-from api.loops.ledgers import ledger_of, runs_after
+from api.loops.ledgers import is_quickly_read, ledger_of, runs_after
 from api.server.state import Server
+from goodput.ledger import Ledger
+from goodput.reading.ledgers import read_ledgers
 from goodput.stored.computation import account_of
+from goodput.timeline import Segment, from_ms
+from goodput.wall_time.wall import AttemptSpan
 from store.nodes.inventory import newest_states
 from store.runs.ledgers import StoredLedger, log_marks
-from wire.goodput import LedgerJson, RunJson
+from wire.goodput import AttemptsJson, LedgerJson, RunJson
 from wire.message import Page
 from wire.money.price import with_money
 
+# What a drawing can show: of more parts the longest.
+MOST_PARTS = 1_500
 router = APIRouter(prefix=PREFIX, tags=["runs"])
 
 
@@ -72,3 +78,71 @@ def get_goodput(_who: Reader, server: Server, run: Annotated[str, Path(max_lengt
     if ledger is None:
         raise Problem(404, f"no run {run!r} is known")
     return reply(with_money(account_of(ledger), server.settings.gpu_hour_price))
+
+
+class AttemptQuery(BaseModel):
+    """How many of the newest attempts."""
+
+    limit: int = Field(default=50, ge=1, le=MAX_LIMIT)
+
+
+@router.get(
+    "/runs/{run}/attempts",
+    operation_id="get_attempts",
+    summary="A run attempt by attempt",
+    responses=answer(AttemptsJson) | {503: {"description": "Its ledger is being computed for the first time."}},
+)
+def get_attempts(
+    _who: Reader,
+    server: Server,
+    run: Annotated[str, Path(max_length=255)],
+    query: Annotated[AttemptQuery, Query()],
+) -> Response:
+    """What each attempt did and how it ended: its starts, saves, loads and losses, at most 1,500 parts of all."""
+    if "\x00" in run:
+        raise Problem(404, f"no run {run!r} is known")
+    with server.engine.connect() as connection:
+        if not is_quickly_read(connection, run):
+            raise Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
+        found = read_ledgers(connection, run)
+    if not found:
+        raise Problem(404, f"no run {run!r} is known")
+    return reply(_attempts(found[0], query.limit))
+
+
+def _attempts(ledger: Ledger, limit: int) -> dict[str, Any]:
+    first = max(0, ledger.attempts - limit)
+    spans = ledger.spans[first:]
+    lengths = sorted((part.length_ms for span in spans for part in _lost(span)), reverse=True)
+    least = lengths[MOST_PARTS - 1] if len(lengths) > MOST_PARTS else 0
+    return {
+        "run": ledger.run,
+        "start": from_ms(ledger.start_ms) if ledger.dated else None,
+        "wall_s": ledger.wall_ms / 1000,
+        "attempts": ledger.attempts,
+        "shortest_s": least / 1000,
+        "items": [
+            {
+                "number": number,
+                "start": from_ms(span.start_ms) if ledger.dated else None,
+                "end": from_ms(span.end_ms) if ledger.dated and not span.is_open else None,
+                "start_s": (span.start_ms - ledger.start_ms) / 1000,
+                "length_s": (span.end_ms - span.start_ms) / 1000,
+                "state": span.state,
+                "nodes": span.nodes,
+                "gpus": span.gpus,
+                "parts": [
+                    (part.bucket, (part.start_ms - ledger.start_ms) / 1000, part.length_ms / 1000)
+                    for part in _lost(span)
+                    if part.length_ms >= least
+                ],
+                "interruption": None if span.interruption is None else span.interruption.to_json(),
+            }
+            for number, span in enumerate(spans, first + 1)
+        ],
+    }
+
+
+def _lost(span: AttemptSpan) -> list[Segment]:
+    """What of an attempt was not productive."""
+    return [part for part in span.segments if part.bucket != "productive"]

@@ -1,6 +1,6 @@
 """`GET /what-if`: a run's stored history lived again with other settings."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
@@ -8,12 +8,13 @@ from pydantic import BaseModel, Field
 from api.answers.paging import Name
 from api.answers.reply import reply
 from api.edge.auth import Reader
-from api.edge.openapi import PREFIX
+from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.routes.advice import MISSING, Seconds, Share, history_for, predictor_from
 from api.server.state import Server
 from goodput.advice.reading import priced, what_if_advice
 from goodput.advice.what_if import RunChange
+from wire.advice import WhatIfJson
 
 router = APIRouter(prefix=PREFIX, tags=["advice"])
 
@@ -39,8 +40,7 @@ class WhatIfQuery(BaseModel):
     "/what-if",
     operation_id="get_what_if",
     summary="A run's history lived again",
-    response_model=dict[str, Any],
-    responses=MISSING,
+    responses=answer(WhatIfJson) | MISSING,
 )
 def get_what_if(_who: Reader, server: Server, query: Annotated[WhatIfQuery, Query()]) -> Response:
     """The stored failures of a run, replayed with other settings; the gain with its interval, and by the formula."""

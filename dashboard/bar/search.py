@@ -99,7 +99,7 @@ def place_of(one: SearchResultJson) -> tuple[str, dict[str, str]] | None:
     if one.kind in ("incident", "verdict"):
         return f"{one.kind}s", {one.kind: one.id}
     if one.kind == "run":
-        return "goodput", {"run": one.id}
+        return "run", {"run": one.id}
     if one.kind == "hint":
         return "hints", {"hint_text": one.id}
     return None if one.node is None else ("node", {"node": one.node})

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.text import words
-from wire.nodes import NodeHourJson, NodeScoresJson, OutageJson, ReasonJson, RollupJson
+from wire.nodes import NodeHourJson, OutageJson, ReasonJson, RollupJson
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 
@@ -65,37 +65,6 @@ def _wrap(text: str, width: int = 44) -> str:
     return "<br>".join(lines)
 
 
-def score_history(scores: Sequence[NodeScoresJson], outages: Sequence[OutageJson]) -> go.Figure:
-    """Both scores over time, outages shaded."""
-    figure = go.Figure()
-    times = [words.local(score.time) for score in scores]
-    for name, values, colour in (
-        ("within 24 h", [score.score_24h for score in scores], RAISES),
-        ("within 7 days", [score.score_7d for score in scores], SECOND),
-    ):
-        figure.add_trace(
-            go.Scatter(
-                x=times,
-                y=[None if value is None else value * 100 for value in values],
-                name=name,
-                mode="lines+markers" if len(times) < 60 else "lines",
-                marker_size=5,
-                line={"color": colour, "shape": "hv"},
-                hovertemplate=f"%{{y:.1f}} % {name}<extra></extra>",
-            )
-        )
-    _shade(figure, outages, times)
-    figure.update_yaxes(title="risk, %", rangemode="tozero", fixedrange=True)
-    figure.update_xaxes(title=None, tickformat="%b %d\n%H:%M", nticks=7, fixedrange=True)
-    figure.update_layout(
-        height=260,
-        margin={"l": 0, "r": 0, "t": 10, "b": 0},
-        hovermode="x unified",
-        legend={"orientation": "h", "y": 1.15, "x": 0},
-    )
-    return figure
-
-
 def _shade(figure: go.Figure, outages: Sequence[OutageJson], times: Sequence[datetime]) -> None:
     """Grey bands where the node was out, within the times that are drawn."""
     for outage in outages if times else ():
@@ -113,7 +82,7 @@ def _shade(figure: go.Figure, outages: Sequence[OutageJson], times: Sequence[dat
 
 def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> go.Figure | None:
     """Small charts of what was measured each hour; None where nothing was. An hour without data breaks the line."""
-    hours = _with_gaps(rollups)
+    hours = with_gaps(rollups)
     shown = [panel for panel in PANELS if any(_measured(hours, name) for name in panel[1])]
     if not shown:
         return None
@@ -180,7 +149,7 @@ def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[Outag
     return figure
 
 
-def _with_gaps(rollups: Sequence[RollupJson]) -> list[tuple[datetime, RollupJson | None]]:
+def with_gaps(rollups: Sequence[RollupJson]) -> list[tuple[datetime, RollupJson | None]]:
     """The hours in order, with one empty hour wherever some are missing: there the line breaks."""
     found: list[tuple[datetime, RollupJson | None]] = []
     for rollup in sorted(rollups, key=lambda r: r.time):

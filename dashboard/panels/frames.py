@@ -237,11 +237,15 @@ def columns(first: Row, labels: Mapping[str, str] | None = None, wide_px: int = 
 
 
 def draw(rows: Sequence[Row], key: str, configured: Mapping[str, Any], most: int, **options: Any) -> None:
-    """A table of the rows, at most `most` high before it scrolls; `options` of Streamlit, as those of a selection."""
+    """A table of the rows, at most `most` high before it scrolls; `options` of Streamlit, as those of a selection.
+
+    Whoever saves it as CSV gets the heads that are seen: the columns bear their labels as names.
+    """
+    heads = {name: (configured.get(name) or {}).get("label") or name.capitalize() for name in rows[0]}
     st.dataframe(
-        [{name: cell(value) for name, value in row.items()} for row in rows],
+        [{heads[name]: cell(value) for name, value in row.items()} for row in rows],
         hide_index=True,
-        column_config=configured,
+        column_config={heads[name]: column for name, column in configured.items()},
         key=key,
         height=ROW_PX * (min(len(rows), most) + 1) + 3,
         **options,

@@ -22,7 +22,7 @@ BY = {
     "device": "Device",
     "leaf": "Leaf switch",
     "driver": "Driver",
-    "run": "Run",
+    "run": "Training run",
 }
 
 

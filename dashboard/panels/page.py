@@ -1,11 +1,11 @@
 """The parts that every page is made of: the site, the trouble, the banner, the link to a node, the empty state."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 
@@ -17,6 +17,8 @@ from store.visible_text import html_text
 from wire.cluster import ClusterJson
 from wire.hints import CallerJson, HintMarkJson
 from wire.nodes import NodeJson
+
+T = TypeVar("T")
 
 REFRESH_S = 3.0
 # Whom a server without tokens takes everybody for.
@@ -34,13 +36,14 @@ _BANNERS = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What every page is handed: the API's client, and for links the pages of a node, a verdict, an incident, a run."""
+    """What every page is handed: the API's client, and for links the pages of a node, a verdict, an incident ..."""
 
     client: ApiClient
     node_page: Any = None
     caller: CallerJson = field(default_factory=CallerJson)  # who looks: may do nothing until the API has said more
     verdict_page: Any = None
     incident_page: Any = None
+    goodput_page: Any = None
     run_page: Any = None
 
     def may(self, scope: str) -> bool:
@@ -56,6 +59,19 @@ def nodes(site: Site) -> list[NodeJson]:
         held = (now, site.client.nodes())
         st.session_state["nodes"] = held
     return held[1]
+
+
+def kept(name: str, of: object, for_s: float, read: Callable[[], T]) -> T:
+    """An answer that is read again when it is of something else, or was read more than some seconds ago.
+
+    Args:
+        name: in the session; one answer is kept under it.
+    """
+    held: tuple[float, object, T] | None = st.session_state.get(name)
+    if held is None or held[1] != of or time.monotonic() - held[0] >= for_s:
+        held = (time.monotonic(), of, read())
+        st.session_state[name] = held
+    return held[2]
 
 
 def span() -> TimeRange:
@@ -177,6 +193,14 @@ def _printed(site: Site, path: str) -> bytes:
         return site.client.printout(path)
     except ApiProblem as trouble:
         return html_text(str(trouble)).encode()
+
+
+def run_link(site: Site, name: str, label: str = "") -> None:
+    """The run's name, leading to its page."""
+    if site.run_page is not None:
+        st.page_link(site.run_page, label=label or words.plain(name), query_params={"run": name}, width="content")
+    else:
+        st.markdown(f"**{words.plain(name)}**", width="content")
 
 
 def hint_line(hint: HintMarkJson) -> str:

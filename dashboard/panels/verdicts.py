@@ -76,8 +76,7 @@ def evidence_bars(found: Sequence[tuple[VerdictEvidenceJson, str]], key: str) ->
     most = max(abs(one.weight) for one, _side in ordered) or 1.0
     bar = st.column_config.ProgressColumn("Weight", min_value=-most, max_value=most, format="%+.1f")
     configured = {"what": st.column_config.TextColumn("What speaks for and against it", width="large"), "weight": bar}
-    cells = [{name: frames.cell(value) for name, value in row.items()} for row in rows]
-    st.dataframe(cells, hide_index=True, column_config=configured, key=key)
+    frames.draw(rows, key, configured, MOST_BARS)
 
 
 def evidence_rows(found: Sequence[VerdictEvidenceJson]) -> list[frames.Row]:

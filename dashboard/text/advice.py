@@ -64,13 +64,16 @@ def checkpoint_lines(advice: CheckpointAdviceJson) -> list[str]:
 def spares_lines(advice: SparesAdviceJson) -> list[str]:
     """What to do first, then why; each line is Markdown."""
     inputs = advice.inputs
+    spare = words.many(advice.spares, "node") if advice.spares else "no node"
+    measured = f"{words.many(inputs.outages, 'unplanned outage') if inputs.outages else 'no unplanned outage'} in "
+    measured += f"{words.count(inputs.node_days)} node-days"
+    measured += f", each {words.duration(inputs.mttr_s)} long on average" if inputs.outages else ""
     lines = [
-        f"**Keep {words.many(advice.spares, 'node')} spare: enough {words.share(advice.confidence, 0)} of the time.**",
+        f"**Keep {spare} spare: enough {words.share(advice.confidence, 0)} of the time.**",
         f"On average {advice.expected_down:.1f} of {words.count(inputs.nodes)} nodes are down.",
-        f"Measured: {words.many(inputs.outages, 'unplanned outage')} in {words.count(inputs.node_days)} node-days, "
-        f"each {words.duration(inputs.mttr_s)} long on average.",
+        f"Measured: {measured}.",
     ]
-    if advice.spares_low is not None and advice.spares_high is not None:
+    if None not in (advice.spares_low, advice.spares_high) and advice.spares_low != advice.spares_high:
         lines.append(
             f"So few outages allow anything from {advice.spares_low} to {advice.spares_high} (95 % certainty)."
         )

@@ -1,6 +1,5 @@
 """The Cluster page: is anything wrong, where, and what is to be done."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +16,6 @@ from dashboard.text import verdicts as sayings
 from dashboard.text import words
 from wire.cluster import ClusterJson
 from wire.events import IncidentJson
-from wire.goodput import LedgerJson
 from wire.nodes import NodeJson
 
 ATTENTION = 6
@@ -81,21 +79,19 @@ def _last_stop(site: Site, cluster: ClusterJson) -> None:
     """What stopped the newest run within the last day, and where its losses are laid open."""
     if cluster.run is None:
         return
-    held: tuple[float, str, LedgerJson] | None = st.session_state.get("last_stop")
-    if held is None or held[1] != cluster.run or time.monotonic() - held[0] >= STOP_S:
-        try:
-            held = (time.monotonic(), cluster.run, site.client.goodput(cluster.run))
-        except ApiProblem as trouble:
-            st.caption(f"What stopped {words.plain(cluster.run)} is not known. {words.plain(str(trouble))}")
-            return
-        st.session_state["last_stop"] = held
-    stop = stops.newest(held[2])
+    run = cluster.run
+    try:
+        ledger = panels.kept("last_stop", run, STOP_S, lambda: site.client.goodput(run))
+    except ApiProblem as trouble:
+        st.caption(f"What stopped {words.plain(run)} is not known. {words.plain(str(trouble))}")
+        return
+    stop = stops.newest(ledger)
     if stop is None or stop.time is None or cluster.now - stop.time > _DAY:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f":material/timelapse: {stops.sentence(held[2], cluster.now)}.", width="content")
-        if site.run_page is not None:
-            st.page_link(site.run_page, label="What it lost", query_params={"run": cluster.run}, width="content")
+        st.markdown(f":material/timelapse: {stops.sentence(ledger, cluster.now)}.", width="content")
+        if site.goodput_page is not None:
+            st.page_link(site.goodput_page, label="What it lost", query_params={"run": run}, width="content")
 
 
 def _metrics(cluster: ClusterJson) -> None:

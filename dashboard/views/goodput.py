@@ -43,6 +43,8 @@ def _live(site: Site, run: str) -> None:
         if (stopped := stops.sentence(ledger, cluster.now)) is not None:
             st.markdown(f":material/timelapse: {stopped}.")
         panels.as_of(cluster)
+        if site.run_page is not None:
+            panels.run_link(site, run, "Attempt by attempt, and what if")
         if ledger.wall_s > 0:
             _metrics(ledger, cluster)
             _buckets(ledger, price_of(cluster.gpu_hour_price))

@@ -1,15 +1,16 @@
 """The Node page: how likely this node is to fail, why, and what happened to it."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from urllib.parse import quote
 
 import streamlit as st
 
 from dashboard.charts import charts
-from dashboard.panels import frames
+from dashboard.panels import frames, node_history
 from dashboard.panels import page as panels
 from dashboard.panels import verdicts as verdict_panels
+from dashboard.panels.node_history import PAST, REACH, WEEK
 from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
 from dashboard.text import words
@@ -24,10 +25,7 @@ NOT_SCORED = {
     "faulty": "its score is withheld: it speaks of nodes that work, and this one has failed",
     "silent": "its score is withheld: nothing is heard of this node, so that it could only mislead",
 }
-WEEK = timedelta(days=7)
-PAST = timedelta(days=30)  # what the API answers of a node
 _NEWEST_WEEK = "the newest week of it"
-_REACH = "the 30 days that are shown here"
 VERDICTS = 20
 MOST_BAD = 6  # neighbours that are not well, by name
 
@@ -68,16 +66,21 @@ def _live(site: Site, name: str) -> None:
         verdicts = site.client.open_verdicts(VERDICTS, node=name)
         panels.banner(*headline(node))
         panels.as_of(cluster)
-        if (limit := panels.span().limit(cluster.now - PAST, _REACH)) is not None:
+        if (limit := panels.span().limit(cluster.now - PAST, REACH)) is not None:
             st.caption(limit)
         _verdicts(site, name, verdicts)
+        told = node_history.timeline_of(site, name, cluster.now)
+        node_history.running(site, told, cluster.now)
         _facts(node, cluster)
+        node_history.axis(node, told, cluster)
         _risk(node, cluster)
+        node_history.gpus(site, node, cluster.now)
         _devices(node, cluster)
         _neighbours(site, node)
         _history(node, cluster, sayings.by_incident(verdicts))
         _telemetry(node, cluster)
         _own_measures(site, node, cluster)
+        node_history.evidence(site, name)
 
 
 def headline(node: NodeJson) -> tuple[str, str]:
@@ -139,25 +142,14 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
 
 
 def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.subheader("Why", anchor=False, help="what raises (red) and lowers (green) the 24 h risk")
-        if node.reasons:
-            st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
-            st.caption(f"Scored {words.at(node.scored_at, cluster.now)}")
-        elif node.score_24h is not None:
-            panels.empty("Nothing moves its risk away from that of the fleet.")
-        else:
-            panels.empty(f"There is no score: {_not_scored(node)}.")
-    with right:
-        st.subheader("Risk over time", anchor=False)
-        span = panels.span()
-        scores = [score for score in node.scores if span.holds(score.time)]
-        if len(scores) > 1:
-            st.plotly_chart(charts.score_history(scores, node.outages), key="history", config=charts.CONFIG)
-        else:
-            few = span.nothing("There are no two scores", cluster.now - PAST, _REACH)
-            panels.empty(few if span else "A line needs two scores; the server scores a node when it has news.")
+    st.subheader("Why", anchor=False, help="what raises (red) and lowers (green) the 24 h risk")
+    if node.reasons:
+        st.plotly_chart(charts.reasons(node.reasons[:6]), key="reasons", config=charts.CONFIG)
+        st.caption(f"Scored {words.at(node.scored_at, cluster.now)}")
+    elif node.score_24h is not None:
+        panels.empty("Nothing moves its risk away from that of the fleet.")
+    else:
+        panels.empty(f"There is no score: {_not_scored(node)}.")
 
 
 def _devices(node: NodeDetailJson, cluster: ClusterJson) -> None:
@@ -228,7 +220,7 @@ def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
     figure = charts.telemetry(week, node.outages)
     if figure is None:
         panels.empty(
-            span.nothing("No telemetry of this node", cluster.now - PAST, _REACH)
+            span.nothing("No telemetry of this node", cluster.now - PAST, REACH)
             if span
             else "No telemetry of this node for a week: "
             "point `foreshock sidecar --source scrape:URL` at its dcgm-exporter."
@@ -296,4 +288,4 @@ def _history(node: NodeDetailJson, cluster: ClusterJson, causes: Mapping[str, st
         if rows:
             frames.show(rows, f"node_{key}", {"do": "What to do"}, most=6)
         else:
-            st.caption(span.nothing("None", cluster.now - PAST, _REACH) if span else nothing)
+            st.caption(span.nothing("None", cluster.now - PAST, REACH) if span else nothing)

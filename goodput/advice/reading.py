@@ -335,7 +335,15 @@ def what_if_advice(
         # A node that is left out before the start costs the run nothing.
         free = 0.0 if change.move_s is None else change.move_s
         change = replace(change, avoided=avoided_by_scores(connection, history, hold_top), move_s=free)
-    return {**what_if(history, change, repairs).to_json(), "gpus": history.gpus}
+    told, model = what_if(history, change, repairs).to_json(), model_of(history)
+    inputs = {
+        "interval_s": model.interval_s,
+        "save_s": model.save_s,
+        "detection_s": model.detection,
+        "waiting_s": model.waiting,
+        "restart_s": model.startup + model.checkpoint_load,
+    }
+    return {**told, "gpus": history.gpus, "inputs": inputs}
 
 
 def priced(advice: dict[str, Any], price: GpuHourPrice | None) -> dict[str, Any]:

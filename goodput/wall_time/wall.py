@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from goodput.log.training_log import TrainingLine
-from goodput.timeline import BETWEEN, CERTAIN, STARTING, Bucket, Segment, doubted, repainted, sums
+from goodput.timeline import BETWEEN, CERTAIN, STARTING, Bucket, Segment, doubted, merged, repainted, sums
 from goodput.wall_time.attempts import AT_RISK, SUCCESSFUL, Interruption, KeptSave, PaintedAttempt, RunAttempt
 from goodput.wall_time.saves import ALWAYS_MS, NEVER_MS
 
@@ -346,3 +346,44 @@ def sized(
     """The interruptions with the GPUs that each one cost: those of the attempt that it ended."""
     sizes = [gpus_of(one.attempt, gpus) for one in walked if one.interruption is not None]
     return tuple(replace(one, gpus=size) for one, size in zip(interruptions, sizes, strict=True))
+
+
+# The attempts one by one: what a run page draws.
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSpan:
+    """One attempt's own time, from its start (of one that never started: its submit) to its end or its last data.
+
+    `state` = the scheduler's word. `segments` = its time by bucket, without hole or overlap. `interruption` = its bad
+    end; None where it completed, goes on, or ended as planned. `nodes`, `gpus`: None = not known.
+    """
+
+    start_ms: int
+    end_ms: int
+    is_open: bool
+    state: str
+    nodes: int | None
+    gpus: int | None
+    segments: tuple[Segment, ...]
+    interruption: Interruption | None
+
+
+def spans_of(
+    walked: Sequence[PaintedAttempt], interruptions: Sequence[Interruption], gpus: Mapping[str, int]
+) -> tuple[AttemptSpan, ...]:
+    """The attempts in the order of their starts; `interruptions` = those of the ledger, in the same order."""
+    ended = iter(interruptions)
+    return tuple(
+        AttemptSpan(
+            one.start_ms,
+            one.end_ms,
+            one.attempt.end_ms is None,
+            one.attempt.state,
+            nodes_in(one.attempt) or None,
+            gpus_of(one.attempt, gpus),
+            merged(one.segments),
+            None if one.interruption is None else next(ended),
+        )
+        for one in walked
+    )

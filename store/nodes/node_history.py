@@ -1,11 +1,16 @@
-"""The past of one node: hints, telemetry and scores since a moment, and its days, pruned ones included."""
+"""The past of one node: hints, telemetry, scores and errors by the hour, its days (pruned ones included), its parts."""
 
+import re
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from store.tables import hint_tables, schema
+from store.records.event_sources import FLEET_SOURCES, MACHINES
+from store.records.telemetry import hour_of
+from store.tables import hint_tables, schema, topology_tables
 from store.tables.day_totals import DayStart, summary
 
 # A row is either there or in the day that it was summed up to, never in both: one statement sees one state of the two.
@@ -97,3 +102,103 @@ def node_scores(connection: sa.Connection, node: str, since: datetime) -> list[d
             line = found.setdefault(row.time, {"time": row.time, "score_24h": None, "score_7d": None})
             line[_HORIZON_NAMES[row.horizon_h]] = row.score
     return list(found.values())
+
+
+def node_errors(
+    connection: sa.Connection, node: str, kinds: Mapping[str, str], since: datetime, until: datetime, most: int
+) -> tuple[dict[datetime, dict[str, int]], datetime | None]:
+    """What a node's events count, by hour and group; and since when that is all, where older events were left out.
+
+    A counter's rise is one event: it counts as many times as its `attributes.count` says, any other event once.
+
+    Args:
+        kinds: the group of each kind of event that is counted.
+        most: events that are read, the newest.
+    """
+    events = schema.events.c
+    query = sa.select(events.time, events.kind, events.attributes).where(
+        events.node == node, events.kind.in_(sorted(kinds)), events.time >= since, events.time < until
+    )
+    rows = connection.execute(query.order_by(events.time.desc()).limit(most)).all()
+    found: dict[datetime, dict[str, int]] = {}
+    for time, kind, attributes in reversed(rows):
+        told = (attributes or {}).get("count")
+        rise = int(told) if isinstance(told, int | float) and 1 <= told < _MOST_RISE else 1
+        groups = found.setdefault(hour_of(time), {})
+        groups[kinds[kind]] = groups.get(kinds[kind], 0) + rise
+    return found, rows[-1].time if len(rows) == most else None
+
+
+# A counter that was read wrongly, or a lie, leaves the sum within what JSON can hold.
+_MOST_RISE = 2**40
+_GPU_PLACE = re.compile(r"gpu:?(\d{1,3})", re.ASCII)
+_PCI_PLACE = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
+# Who observes this node's hardware.
+_OBSERVERS = sorted(MACHINES - FLEET_SOURCES)
+
+
+@dataclass(slots=True)
+class NodeGpu:
+    """What a GPU of a node is called; None = nobody tells. `index` is its number within the node."""
+
+    index: int | None = None
+    pci: str | None = None
+    uuid: str | None = None
+    serial: str | None = None
+
+
+def node_gpus(connection: sa.Connection, node: str, most: int) -> list[NodeGpu]:
+    """The GPUs of a node that somebody names, by index and PCI address: the topology, then its newest events.
+
+    Args:
+        most: names, and events, that are read, the newest.
+    """
+    names = topology_tables.device_names.c
+    query = sa.select(names.device, names.kind, names.name).where(
+        names["class"] == "gpu", names.device.startswith(f"{node}/", autoescape=True), names.until.is_(None)
+    )
+    told: dict[str, NodeGpu] = {}
+    for device, kind, name in connection.execute(query.order_by(names.device, names.kind).limit(most)):
+        gpu = told.setdefault(device, _by_place(device.rpartition("/")[2]))
+        if kind == "name" and gpu.index is None:
+            gpu.index = _by_place(name.rpartition("/")[2]).index
+        elif kind in ("pci", "serial"):
+            setattr(gpu, kind, getattr(gpu, kind) or name)
+    found: list[NodeGpu] = []
+    for gpu in told.values():
+        _join(found, gpu)
+    events = schema.events.c
+    heard = sa.select(events.device, events.attributes).where(events.node == node, events.source.in_(_OBSERVERS))
+    for device, attributes in connection.execute(heard.order_by(events.time.desc()).limit(most)):
+        if (device or {}).get("type") == "gpu":
+            serial = (attributes or {}).get("serial")
+            told_last = NodeGpu(device.get("index"), device.get("pci"), device.get("uuid"))
+            told_last.serial = None if serial is None else str(serial)
+            _join(found, told_last)
+    return sorted(found, key=lambda gpu: (gpu.index is None, gpu.index or 0, gpu.pci or "", gpu.uuid or ""))
+
+
+def _by_place(place: str) -> NodeGpu:
+    """By the name of a GPU within its node: `gpu3`, or its PCI address."""
+    number = _GPU_PLACE.fullmatch(place)
+    return NodeGpu(int(number[1]) if number else None, place if _PCI_PLACE.fullmatch(place) else None)
+
+
+def _join(found: list[NodeGpu], told: NodeGpu) -> None:
+    """Put what is told of a GPU to the one that it is of; what was told before holds: it is newer."""
+    names = ("pci", "uuid", "serial")
+    same = next(
+        (one for one in found if any(getattr(told, n) and getattr(one, n) == getattr(told, n) for n in names)), None
+    )
+    numbered = next((one for one in found if told.index is not None and one.index == told.index), None)
+    if same is None and numbered is not None:
+        # Another one had the number before: a boot may count otherwise.
+        same = numbered if all(None in (getattr(numbered, n), getattr(told, n)) for n in names) else None
+    if same is None:
+        if numbered is None and any(value is not None for value in astuple(told)):
+            found.append(told)
+        return
+    for name in names:
+        setattr(same, name, getattr(same, name) or getattr(told, name))
+    if same.index is None and numbered is None:
+        same.index = told.index

@@ -90,6 +90,42 @@ def _numbers(inside: str, item: str, room: int) -> list[str]:
     return names
 
 
+def is_named(node: str, text: str) -> bool:
+    """Whether a hostlist names a node; not where it is broken. It is not expanded where one bracket an item is.
+
+    A long list of long lists is searched in no time: `gpu-[0001-9999]` costs as much as `gpu-0001`.
+    """
+    try:
+        return any(_is_item(node, item) for item in _items(text))
+    except RecordError:
+        return False
+
+
+def _is_item(node: str, item: str) -> bool:
+    head, opened, rest = item.partition("[")
+    if not opened:
+        return node == item
+    inside, _, tail = rest.partition("]")
+    if not node.startswith(head):
+        return False
+    if "[" in tail:
+        return node in _expand_item(item, MAX_HOSTS)
+    number = node[len(head) : len(node) - len(tail)]
+    is_number = number.isascii() and number.isdigit() and len(number) <= 12
+    return node.endswith(tail) and is_number and _is_within(number, inside, item)
+
+
+def _is_within(number: str, inside: str, item: str) -> bool:
+    for part in inside.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if not match:
+            raise RecordError(f"hostlist {item[:60]!r}: {part[:20]!r} is no number or range, such as 001-008")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first <= int(number) <= last and number == f"{int(number):0{len(match[1])}d}":
+            return True
+    return False
+
+
 def compress(names: Iterable[str]) -> str:
     """The short way to write names, sorted: `gpu-001 gpu-002 gpu-003 login1` is `gpu-[001-003],login1`.
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from store.records.event import RecordError
-from store.records.hostlist import expand
+from store.records.hostlist import expand, is_named
 from store.records.job import Job
 from store.tables import schema
 
@@ -47,6 +47,22 @@ def jobs_between(
     query = sa.select(jobs.run, jobs.start, jobs.end, jobs.node_list).where(*_within(since, until))
     rows = connection.execute(query.order_by(jobs.start, jobs.job_id))
     return [(run, start, end, _nodes(node_list)) for run, start, end, node_list in rows]
+
+
+def jobs_on_node(
+    connection: sa.Connection, node: str, since: datetime, until: datetime, most: int
+) -> tuple[list[Job], datetime | None]:
+    """The jobs that ran on a node within a window, by start; and since when that is all, where jobs were left out.
+
+    Args:
+        most: jobs of the cluster that are looked at, the newest.
+    """
+    # A bracket may name it.
+    may = _JOBS.c.node_list.contains("[") | _JOBS.c.node_list.contains(node, autoescape=True)
+    query = _query().order_by(None).where(*_within(since, until), may)
+    rows = connection.execute(query.order_by(_JOBS.c.start.desc(), _JOBS.c.job_id).limit(most)).mappings().all()
+    found = [Job(**row) for row in rows if is_named(node, row["node_list"])]
+    return found[::-1], rows[-1]["start"] if len(rows) == most else None
 
 
 @lru_cache(maxsize=1024)

@@ -54,6 +54,11 @@ def folded_runs(connection: sa.Connection) -> set[str]:
     return set(connection.scalars(sa.select(_TABLE.c.run)))
 
 
+def is_folded(connection: sa.Connection, run: str) -> bool:
+    """Whether a run has a folded log."""
+    return connection.scalar(sa.select(_TABLE.c.version).where(_TABLE.c.run == run)) is not None
+
+
 def save_folded(connection: sa.Connection, run: str, before: FoldedBytes | None, text: bytes) -> bool:
     """Write a run's folded log in the place of `before`; False, and nothing written, where it is no longer that."""
     packed = zstandard.ZstdCompressor(level=_LEVEL).compress(text)

@@ -9,12 +9,13 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from stored_run import END, at, store_run
+from wire_check import check_answer
 
 from api.app import create_app
 from goodput.stored.computation import compute
 from store.database.connections import writing
 from store.runs.ledgers import StoredLedger, save_ledgers
-from wire.advice import CheckpointAdviceJson, GainsAdviceJson
+from wire.advice import CheckpointAdviceJson, GainsAdviceJson, WhatIfJson
 from wire.message import decode
 from wire.money.price import parse_price
 
@@ -69,6 +70,10 @@ def test_what_if_answers_as_the_command_does(run_client: TestClient, engine: sa.
         change = RunChange(detection_s=10.0, interval_s=500.0, spares=1)
         assert told == what_if_advice(connection, read_history(connection, "llm"), change)
     none = get(run_client, "what-if")
+    check_answer(WhatIfJson, none)
+    measured: Any = none["inputs"]
+    same = get(run_client, "what-if", interval_s=measured["interval_s"])
+    assert same["replayed"] == none["replayed"], "the measured settings change nothing"
     assert isinstance(none["replayed"], dict)
     assert none["replayed"]["gain"] == 0.0
 

@@ -19,7 +19,7 @@ from store.records.event import Device, Event
 from store.records.job import Job, LossKey
 from store.records.node import Node
 from store.runs.ledgers import save_ledgers
-from wire.goodput import CausesJson, ClusterGoodputJson, LedgerJson, LossJson
+from wire.goodput import AttemptsJson, CausesJson, ClusterGoodputJson, LedgerJson, LossJson
 from wire.message import Page
 from wire.money.price import parse_price
 
@@ -196,3 +196,42 @@ def test_every_gpu_hour_is_told_in_money_where_a_price_is_set(any_engine: sa.Eng
             page = client.get("/api/v1/print/week").text
         assert cluster.get("gpu_hour_price") == ({"currency": "EUR", "amount": "2.50"} if settings is priced else None)
         assert ("GPU-hours lost to them (EUR 40.00)" in page, "EUR" in page) == (settings is priced,) * 2
+
+
+def test_a_run_attempt_by_attempt(any_client: TestClient, any_engine: sa.Engine) -> None:
+    """What of each was not productive, how it ended, and that its parts lie within it; the shape is as published."""
+    fill(any_engine)
+    told = get(any_client, "/api/v1/runs/run-0/attempts")
+    check_answer(AttemptsJson, told)
+    (attempt,) = told["items"]
+    assert (told["attempts"], told["wall_s"], attempt["number"], attempt["state"]) == (1, 3600.0, 1, "FAILED")
+    assert (attempt["start_s"], attempt["length_s"], attempt["nodes"], attempt["gpus"]) == (0.0, 3600.0, 1, 8)
+    assert attempt["interruption"]["culprit"]["node"] == "n0"
+    ledger = get(any_client, "/api/v1/runs/run-0/goodput")
+    lost: dict[str, float] = {}
+    for bucket, start, length in attempt["parts"]:
+        assert 0 <= start <= start + length <= 3600.0
+        lost[bucket] = lost.get(bucket, 0.0) + length
+    assert lost == {name: s for name, s in ledger["buckets"].items() if s and name != "productive"}
+    whole = get(any_client, "/api/v1/runs/run-2/attempts")["items"][0]
+    assert (whole["interruption"], whole["parts"]) == (None, [])
+
+
+def test_of_many_attempts_the_newest_and_of_many_parts_the_longest(
+    client: TestClient, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that is said; a run whose log is long and was never folded is not read by a request."""
+    fill(engine)
+    with writing(engine).begin() as connection:
+        begins = [(str(10 + n), BEGAN + (2 + n) * HOUR) for n in range(3)]
+        append_jobs(connection, [Job(job, "run-0", "FAILED", at, at, at + HOUR / 2, 1, "n0") for job, at in begins])
+    told = get(client, "/api/v1/runs/run-0/attempts", limit=2)
+    assert ([one["number"] for one in told["items"]], told["attempts"], told["shortest_s"]) == ([3, 4], 4, 0.0)
+    monkeypatch.setattr("api.routes.runs.MOST_PARTS", 1)
+    told = get(client, "/api/v1/runs/run-0/attempts")
+    assert told["shortest_s"] > 0
+    assert all(length >= told["shortest_s"] for one in told["items"] for _, _, length in one["parts"])
+    monkeypatch.setattr("api.loops.ledgers.SMALL_LINES", 2)
+    assert client.get("/api/v1/runs/run-0/attempts").status_code == 503
+    for name in ("none", "n%00"):
+        assert client.get(f"/api/v1/runs/{name}/attempts").status_code == 404

@@ -205,6 +205,44 @@ LEDGER = {
         {"time": "2025-03-25T00:00:00Z", "cause": "hardware", "culprit": GPU | {"node": "gpu-017"}, "lost_s": 6_900.0}
     ],
 }
+STOP = {"time": "2025-03-25T00:00:00Z", "cause": "hardware", "culprit": GPU | {"node": "gpu-017"}, "lost_s": 6_900.0}
+ATTEMPTS = {
+    "run": "llm-70b",
+    "start": "2025-03-19T00:00:00Z",
+    "wall_s": 100_000.0,
+    "attempts": 2,
+    "shortest_s": 0.0,
+    "items": [
+        {"number": 1, "start": "2025-03-19T00:00:00Z", "end": "2025-03-25T00:00:00Z", "start_s": 0.0, "nodes": 2}
+        | {"length_s": 50_000.0, "state": "NODE_FAIL", "gpus": 16, "interruption": STOP}
+        | {"parts": [["startup", 0.0, 600.0], ["checkpoint_save", 9_000.0, 41.0], ["lost_work", 46_000.0, 4_000.0]]},
+        {"number": 2, "start": "2025-03-25T00:48:20Z", "end": None, "start_s": 52_900.0, "nodes": 2}
+        | {"length_s": 47_100.0, "state": "RUNNING", "gpus": 16, "interruption": None, "parts": []},
+    ],
+}
+COMPARED = {"as_was": 0.931, "changed": 0.931, "gain": 0.0, "low": 0.0, "high": 0.0}
+WHAT_IF = {
+    "run": "llm-70b",
+    "measured": 0.931,
+    "stops": 1,
+    "stops_then": 1.0,
+    "replayed": COMPARED,
+    "analytic": COMPARED,
+    "inputs": {"interval_s": 3600.0, "save_s": 41.0, "detection_s": 60.0, "waiting_s": 300.0, "restart_s": 600.0},
+    "gpus": 16,
+}
+TIMELINE = {
+    "node": "gpu-017",
+    "since": "2025-02-27T03:12:00Z",
+    "until": "2025-03-29T03:12:00Z",
+    "jobs": [
+        {"job": "901", "run": "llm-70b", "state": "RUNNING", "start": "2025-03-25T00:48:20Z", "end": None, "nodes": 2}
+    ],
+    "jobs_since": None,
+    "errors": [{"time": "2025-03-28T07:00:00Z", "corrected": 14, "uncorrected": 0, "links": 2}],
+    "errors_since": None,
+}
+NODE_GPUS = [{"index": 3, "pci": "0000:0f:00.0", "uuid": None, "serial": "1650523000011"}]
 CHECKPOINT = {
     "run": "llm-70b",
     "inputs": {"nodes": 2, "failures": 1, "node_days": 20.0, "save_s": 41.0, "restart_s": 900.0, "interval_s": 3600.0},
@@ -409,6 +447,8 @@ def api() -> Iterator[CannedApi]:
             "nodes": listed(*NODES),
             "map": MAP,
             "nodes/gpu-017": DETAIL,
+            "nodes/gpu-017/timeline": TIMELINE,
+            "nodes/gpu-017/gpus": listed(*NODE_GPUS),
             "events": listed(EVENT),
             "incidents": listed(INCIDENT),
             "incidents/i1": INCIDENT | {"thread": THREAD, "verdicts": ["v1"]},
@@ -416,6 +456,8 @@ def api() -> Iterator[CannedApi]:
             "verdicts/v1": VERDICT | {"revisions": [REVISION], "life": INCIDENT["life"], "thread": THREAD},
             "runs": listed(RUN),
             "runs/llm-70b/goodput": LEDGER,
+            "runs/llm-70b/attempts": ATTEMPTS,
+            "what-if": WHAT_IF,
             "goodput/cluster": CLUSTER_GOODPUT,
             "goodput/causes": CAUSES,
             "advice/checkpoint": CHECKPOINT,

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from dashboard.charts import charts
-from wire.nodes import NodeScoresJson, OutageJson, ReasonJson, RollupJson
+from wire.nodes import OutageJson, ReasonJson, RollupJson
 
 START = datetime(2025, 3, 28, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -49,29 +49,13 @@ def test_long_reasons_are_wrapped_and_their_tags_disarmed() -> None:
     assert "&lt;i>" in label.data[0].y[0]
 
 
-def test_both_scores_are_drawn_in_per_cent_and_a_missing_one_is_a_gap() -> None:
-    """None, never 0."""
-    figure = charts.score_history(
-        [
-            NodeScoresJson(time=START, score_24h=0.1, score_7d=0.2),
-            NodeScoresJson(time=START + HOUR, score_24h=0.3, score_7d=None),
-        ],
-        [],
-    )
-    assert [list(trace.y) for trace in figure.data] == [[10.0, 30.0], [20.0, None]]
-
-
 def test_outages_are_shaded_within_the_times_drawn() -> None:
     """One that lies before, one that is open."""
-    scores = [
-        NodeScoresJson(time=START, score_24h=0.1, score_7d=0.2),
-        NodeScoresJson(time=START + 10 * HOUR, score_24h=0.3, score_7d=0.4),
-    ]
+    hours = [RollupJson(time=START + h * HOUR, gpus_seen=8) for h in (0, 10)]
     before = OutageJson(start=START - 5 * HOUR, end=START - HOUR)
-    open_one = OutageJson(start=START + 8 * HOUR)
-    figure = charts.score_history(scores, [before, open_one])
+    figure = charts.telemetry(hours, [before, OutageJson(start=START + 8 * HOUR)])
+    assert figure is not None
     assert [(shape.x0, shape.x1) for shape in figure.layout.shapes] == [(START + 8 * HOUR, START + 10 * HOUR)]
-    assert not charts.score_history([], [open_one]).layout.shapes
 
 
 def test_a_gap_in_the_telemetry_stays_a_gap() -> None:

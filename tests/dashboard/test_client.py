@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from dashboard.client import ApiProblem
+from wire.message import NOTHING_HERE
 
 
 def test_the_cluster_is_typed(api: Any, connect: Any) -> None:
@@ -98,9 +99,11 @@ def test_a_decision_is_a_post(api: Any, connect: Any) -> None:
             r"wants a token: start the dashboard with --token-file.*\(send a known",
         ),
         (403, {"detail": "token 'd' lacks the scope act"}, "may not do this.*lacks the scope act"),
-        (404, {"title": "Not Found"}, "knows nothing of that name.*Not Found"),
+        (404, {"detail": "no node 'g9' has been heard of"}, "^No node 'g9' has been heard of.$"),
+        (404, {"detail": NOTHING_HERE}, "does not know this request: it is of another version"),
+        (404, b"<html>", "does not know this request"),
         (409, {"detail": "the hint has expired."}, "no longer possible: the hint has expired.$"),
-        (503, {"detail": "the database is busy"}, "answered 503: the database is busy.$"),
+        (503, {"detail": "the database is busy"}, "cannot answer now: the database is busy.$"),
         (500, b"<html>oh</html>", "answered 500: Internal Server Error.$"),
         (500, b"[1]", "answered 500"),
         (200, b"<html>another server</html>", "not Foreshock's.*no JSON.*check --server"),

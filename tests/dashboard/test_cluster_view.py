@@ -66,7 +66,7 @@ def test_incidents_of_this_host_do_not_hide_those_of_the_replay(connect: Any, ap
     site = site_of(connect, of_a_replay(api, "2025-03-29T03:12:00Z", [later | each for each in times]))
     drawn = draw_page(site, "cluster")
     assert failing(drawn) == []
-    assert list(drawn.dataframe[0].value["node"]) == ["gpu-017"]
+    assert list(drawn.dataframe[0].value["Node"]) == ["gpu-017"]
     assert (
         "Dated later than this page's clock (a replay): 2 incidents, the newest on my-laptop at "
         "2026-11-21 02:02:00 UTC: Xid 31, a program touched memory" in seen(drawn)
@@ -313,8 +313,8 @@ def test_the_newest_fifty_are_shown(drawn: Opened, api: Any) -> None:
     api.answers["events"] = {"items": [event | {"message": f"m{i}", "kind": "k", "meaning": None} for i in range(60)]}
     api.answers["incidents"] = {"items": [incident | {"node": f"n{i}"} for i in range(60)]}
     incidents, events = drawn("cluster").dataframe
-    assert list(incidents.value["node"]) == [f"n{i}" for i in range(59, 9, -1)]
-    assert events.value["what"].iloc[0] == "k: m59"
+    assert list(incidents.value["Node"]) == [f"n{i}" for i in range(59, 9, -1)]
+    assert events.value["What"].iloc[0] == "k: m59"
     assert len(events.value) == 50
 
 

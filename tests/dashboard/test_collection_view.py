@@ -148,13 +148,13 @@ def test_the_page_lists_what_is_in_trouble_and_what_is_silent(drawn: Opened, api
     asked = [query["state"] for _method, path, query, _token in api.asked if path == "sidecars"]
     assert asked == ["troubled", "silent", "ok"]
     troubled, silent, trusts, sources = (frame.value for frame in shown.dataframe)
-    assert list(troubled["what"]) == [
+    assert list(troubled["What is wrong"]) == [
         "12 log records overwritten before they were read; cannot read scrape:http://127.0.0.1:9400/metrics"
     ]
-    assert list(troubled["do"]) == ["enlarge the kernel's ring (log_buf_len), or find what floods it"]
-    assert list(silent["last heard of"]) == ["2025-03-29 03:11:30 UTC"]
-    assert set(trusts["source"]) >= {"scrape:http://127.0.0.1:9400/metrics"}
-    assert list(sources["source"]) == ["kernel"]
+    assert list(troubled["What to do"]) == ["enlarge the kernel's ring (log_buf_len), or find what floods it"]
+    assert list(silent["Last heard of"]) == ["2025-03-29 03:11:30 UTC"]
+    assert set(trusts["Source"]) >= {"scrape:http://127.0.0.1:9400/metrics"}
+    assert list(sources["Source"]) == ["kernel"]
 
 
 def test_a_healthy_cluster_asks_for_one_short_list(drawn: Opened, api: Any) -> None:

@@ -92,8 +92,8 @@ def test_the_section_shows_levels_ratios_doubts_and_causes(drawn: Opened, api: A
     assert failing(shown) == []
     assert "50.0 % of the GPU-hours that existed became training that counts" in said
     assert "2 nodes have no known number of GPUs" in said.replace("\\", "")
-    assert list(shown.dataframe[-1].value["by"]) == ["hardware", "unexplained"]
-    assert list(shown.dataframe[-1].value["share"]) == ["75.0 %", "25.0 %"]
+    assert list(shown.dataframe[-1].value["Cause"]) == ["hardware", "unexplained"]
+    assert list(shown.dataframe[-1].value["Share"]) == ["75.0 %", "25.0 %"]
     assert {metric.label: metric.value for metric in shown.metric}["Runtime goodput"] == "83.3 %"
     asked = [params for _, path, params, _ in api.asked if path == "goodput/causes"]
     assert asked[-1]["by"] == "cause"
@@ -130,4 +130,4 @@ def test_losses_are_told_in_money_where_the_server_has_a_price(drawn: Opened, ap
     shown = drawn("goodput")
     assert failing(shown) == []
     assert "300 GPU-hours (EUR 750.00)" in seen(shown)
-    assert list(shown.dataframe[-1].value["money"]) == ["EUR 80.00", "EUR 80.00"]
+    assert list(shown.dataframe[-1].value["Money"]) == ["EUR 80.00", "EUR 80.00"]

@@ -24,7 +24,7 @@ def given_hints(api: Any, *changes: dict[str, Any]) -> None:
 
 def table_of(shown: Any) -> Any:
     """The table of hints on a page."""
-    return next(frame.value for frame in shown.dataframe if "came" in frame.value)
+    return next(frame.value for frame in shown.dataframe if "What became of it" in frame.value)
 
 
 def select(shown: Any, *places: int) -> Any:
@@ -45,10 +45,10 @@ def test_the_table_has_every_hint_open_ones_first(drawn: Opened, api: Any) -> No
     shown = drawn("hints")
     assert failing(shown) == []
     table = table_of(shown)
-    assert list(table["node"]) == ["gpu-wait", "gpu-sent", "gpu-over"]
-    assert list(table["device"]) == ["GPU 3", words.DASH, words.DASH]
-    assert list(table["owner"]) == ["foreshock", "ann", "foreshock"]
-    assert list(table["evidence"]) == ["incidents?incident=i1", "", ""]
+    assert list(table["Node"]) == ["gpu-wait", "gpu-sent", "gpu-over"]
+    assert list(table["Device"]) == ["GPU 3", words.DASH, words.DASH]
+    assert list(table["Asked by"]) == ["foreshock", "ann", "foreshock"]
+    assert list(table["Evidence"]) == ["incidents?incident=i1", "", ""]
     assert "3 hints of 3" in seen(shown)
 
 
@@ -74,9 +74,9 @@ def test_many_are_approved_with_one_question_and_each_refusal_is_told(drawn: Ope
     assert [path for path, _body in api.said] == ["hints/a/approve", "hints/b/approve"]
     assert "**1 hint approved.**" in seen(shown)
     assert "**1 hint could not be decided:**" in seen(shown)
-    failed = next(frame.value for frame in shown.dataframe if list(frame.value) == ["hint", "why"])
-    assert list(failed["hint"]) == ["cordon gpu-b"]
-    assert "hint b has expired" in failed["why"][0]
+    failed = next(frame.value for frame in shown.dataframe if list(frame.value) == ["Hint", "Why not"])
+    assert list(failed["Hint"]) == ["cordon gpu-b"]
+    assert "hint b has expired" in failed["Why not"][0]
     assert "selected**" not in seen(shown)
 
 
@@ -93,7 +93,7 @@ def test_a_hint_that_became_another_under_the_question_is_not_decided(drawn: Ope
     assert not api.said
     assert (
         "it is drain, approved now: select it again"
-        in next(frame.value for frame in shown.dataframe if list(frame.value) == ["hint", "why"])["why"][0]
+        in next(frame.value for frame in shown.dataframe if list(frame.value) == ["Hint", "Why not"])["Why not"][0]
     )
 
 
@@ -112,7 +112,7 @@ def test_what_is_selected_stays_selected_where_newer_hints_come(drawn: Opened, a
     shown = select(drawn("hints"), 0)
     given_hints(api, {"id": "a"}, {"id": "newer"})
     shown = shown.run()
-    assert list(table_of(shown)["node"]) == ["gpu-a"]
+    assert list(table_of(shown)["Node"]) == ["gpu-a"]
     assert "1 newer hint: shown once no row is selected" in seen(shown)
     shown = pressed(shown, "many_withdraw")
     assert "1 hint will be taken back: cordon gpu-a." in seen(shown)
@@ -125,7 +125,7 @@ def test_the_filter_stands_in_the_address(drawn: Opened, api: Any) -> None:
     api.answers["whoami"] = {"name": "v", "scopes": ["read"]}
     given_hints(api, {"id": "a"}, {"id": "b", "state": "expired"}, {"id": "c", "state": "expired", "action": "drain"})
     shown = drawn("hints", hint_state="expired", hint_text="GPU-C")
-    assert list(table_of(shown)["node"]) == ["gpu-c"]
+    assert list(table_of(shown)["Node"]) == ["gpu-c"]
     assert "1 hint of 3" in seen(shown)
     shown.text_input(key="hint_text").set_value("nobody").run()
     assert "No hint fits this filter" in seen(shown)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, raw
 
+from dashboard.app import PAGES
 from dashboard.charts import charts, ledger_charts
 from wire.nodes import ReasonJson
 
@@ -17,15 +18,15 @@ def live(text: str) -> list[str]:
     return [mark for mark in LIVE if mark in text]
 
 
-def evil(body: Any, names: set[str]) -> Any:
+def evil(body: Any, names: set[str], text: str = EVIL) -> Any:
     """The answer with hostile text in every field of these names."""
     if isinstance(body, dict):
         return {
-            name: EVIL if name in names and (value is None or isinstance(value, str)) else evil(value, names)
+            name: text if name in names and (value is None or isinstance(value, str)) else evil(value, names, text)
             for name, value in body.items()
         }
     if isinstance(body, list):
-        return [evil(item, names) for item in body]
+        return [evil(item, names, text) for item in body]
     return body
 
 
@@ -38,7 +39,26 @@ FREE = {"message", "text", "reason", "owner", "rack", "leaf", "gpu_model", "driv
 }
 
 
-@pytest.mark.parametrize("page", ["cluster", "node", "goodput", "hints", "repair", "models", "collection"])
+@pytest.mark.parametrize("page", PAGES)
+def test_no_cell_of_any_table_is_a_formula_where_it_is_saved(drawn: Opened, api: Any, page: str) -> None:
+    """Every table is one that the browser saves as CSV, as it is seen: with its heads, and texts that stay texts."""
+    api.answers = {path: evil(body, FREE, "=HYPERLINK(A1)") for path, body in api.answers.items()}
+    shown = drawn(page)
+    assert failing(shown) == []
+    assert not shown.table, "has no way to be saved"
+    assert not [one.value for one in shown.markdown if "\n|" in one.value], "nor has one of Markdown"
+    assert shown.dataframe
+    saved = []
+    for table in shown.dataframe:
+        assert not [head for head in table.value.columns if head[:1] != head[:1].upper() or "_" in head]
+        cells = [cell for name in table.value.columns for cell in table.value[name] if isinstance(cell, str)]
+        assert not [cell for cell in cells if cell.startswith(("=", "@", "\t", "\r", "|", "%"))]
+        saved += cells
+    if page in ("node", "hints"):  # where such texts fill whole cells
+        assert "'=HYPERLINK(A1)" in saved
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_free_text_is_never_markup(drawn: Opened, api: Any, page: str) -> None:
     """In every field that holds words of others, on every page, helps included."""
     api.answers = {path: evil(body, FREE) for path, body in api.answers.items()}

@@ -117,6 +117,6 @@ def test_the_page_to_print_is_fetched_with_the_dashboards_own_power(api: CannedA
     api.answers["print/week"] = b"<html>"
     site = Site(connect(api.url))
     assert printed(site, "print/week") == b"<html>"
-    assert b"knows nothing of that name" in printed(site, "print/none")
+    assert b"Nothing at print/none." in printed(site, "print/none")
     api.answers["print/evil"] = (404, {"detail": "no incident <script src=//x></script>"})
     assert b"<script" not in printed(site, "print/evil")

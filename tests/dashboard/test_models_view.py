@@ -78,9 +78,9 @@ def test_the_page_shows_what_serves_and_what_is_on_trial(drawn: Opened) -> None:
     assert "The server's last training was done" in text
     assert "gbt-24h-3f2a0c5a9b8e: learned from 12,345 rows; trees: they beat both baselines" in text
     tried, table, _checks = (frame.value for frame in shown.dataframe)
-    assert list(tried["tried"]) == ["the mean of both", "trees", "outage history"]
-    assert list(table["role"]) == ["on trial"]
-    assert list(table["why"]) == ["3 outages in 2 days"]
+    assert list(tried["Tried"]) == ["the mean of both", "trees", "outage history"]
+    assert list(table["Role"]) == ["on trial"]
+    assert list(table["Why"]) == ["3 outages in 2 days"]
 
 
 def test_a_cluster_without_a_model_is_told_how_to_get_one(drawn: Opened, api: Any) -> None:
@@ -100,10 +100,10 @@ def test_each_check_has_its_record(drawn: Opened, api: Any) -> None:
     shown = drawn("models")
     assert failing(shown) == []
     (table,) = (frame.value for frame in shown.dataframe)
-    assert list(table["check"]) == ["kernel: xid 79", "dcgm: row_remap_failure", "nhc: check_hw_ib"]
-    assert list(table["right_of_nodes"]) == ["71 % (46 % to 90 %)", "2 % (0 % to 9 %)", "not known yet"]
-    assert list(table["weight"]) == ["1.00", "0.36", "1.00"]
-    assert list(table["too_early"]) == [1, 1, 14]
+    assert list(table["Check"]) == ["kernel: xid 79", "dcgm: row_remap_failure", "nhc: check_hw_ib"]
+    assert list(table["Right of nodes"]) == ["71 % (46 % to 90 %)", "2 % (0 % to 9 %)", "not known yet"]
+    assert list(table["Weight"]) == ["1.00", "0.36", "1.00"]
+    assert list(table["Too early"]) == [1, 1, 14]
     text = seen(shown).replace("\\", "")
     assert "Less than a full weight where two detectors confirm a hold: dcgm: row_remap_failure." in text
 

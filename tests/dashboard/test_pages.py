@@ -70,7 +70,7 @@ def test_an_api_that_is_away_is_one_sentence_on_every_page(opened: Any, api: Any
     drawn = opened(page)
     assert not drawn.exception
     assert len(drawn.error) == 1
-    assert "knows nothing of that name" in seen(drawn)
+    assert "Nothing at " in seen(drawn)
     assert "that is not the same as well" in seen(drawn)
 
 
@@ -124,8 +124,8 @@ def test_the_tables_of_the_cluster_page_hold_incidents_and_events(app: AppTest, 
         "items": [{"time": None, "kind": "iteration", "source": "training"}, *api.answers["events"]["items"]]
     }
     incidents, events = app.run().dataframe
-    assert list(incidents.value["node"]) == ["gpu-017"]
-    assert list(events.value["from"]) == ["kernel"]
+    assert list(incidents.value["Node"]) == ["gpu-017"]
+    assert list(events.value["From"]) == ["kernel"]
 
 
 def test_nodes_that_are_well_and_a_silent_one(app: AppTest, api: Any) -> None:
@@ -155,7 +155,9 @@ def test_the_node_page_follows_its_address(opened: Any) -> None:
     assert drawn.selectbox[0].value == "gpu-017"
     assert "gpu-017 is faulty; the chance of an unplanned outage is 83 % within 24 h" in seen(drawn)
     assert len(drawn.get("plotly_chart")) == 3
-    assert [next(iter(table.value.columns)) for table in drawn.dataframe] == ["device", "open", "open", "began", "when"]
+    assert [next(iter(table.value.columns)) for table in drawn.dataframe] == [
+        *("Device", "Open", "Open", "Began (UTC)", "When (UTC)")
+    ]
 
 
 def test_another_node_can_be_chosen(opened: Any, api: Any) -> None:
@@ -234,9 +236,9 @@ def test_the_goodput_page_gives_the_ledger_the_stops_and_the_advice(opened: Any)
     assert "**Save every 2.3 h; now it is every 1.0 h.**" in said
     assert "**Keep 1 node spare: enough 99 % of the time.**" in said
     assert len(drawn.get("plotly_chart")) == 6
-    assert list(drawn.dataframe[1].value["culprit"]) == ["gpu-017 · GPU 3 (0000:0f:00.0)"]
+    assert list(drawn.dataframe[1].value["Culprit"]) == ["gpu-017 · GPU 3 (0000:0f:00.0)"]
     assert "What each change would gain" in said
-    assert list(drawn.dataframe[2].value["gain"]) == ["+1.20", "+0.40"]
+    assert list(drawn.dataframe[2].value["Points of goodput"]) == ["+1.20", "+0.40"]
 
 
 def test_advice_that_cannot_be_given_says_why_and_leaves_the_rest(opened: Any, api: Any) -> None:
@@ -306,7 +308,7 @@ def test_hints_in_shadow_cannot_be_approved_and_ended_ones_come_last(opened: Any
     drawn = opened("hints")
     assert "1 open hint; in shadow mode none is sent." in seen(drawn)
     assert [button.key for button in drawn.button] == ["stop", "withdraw_h1"]
-    states = [list(frame.value["state"]) for frame in drawn.dataframe if "state" in frame.value]
+    states = [list(frame.value["State"]) for frame in drawn.dataframe if "State" in frame.value]
     assert states == [["shadow", "expired"]]
 
 

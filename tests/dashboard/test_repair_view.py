@@ -26,8 +26,8 @@ def test_the_page_says_what_to_do_before_it_says_why(drawn: Opened, api: Any) ->
 def test_repairs_say_whether_the_fault_came_back(drawn: Opened, api: Any) -> None:
     """The newest first; one that lasts is still out."""
     rows = drawn("repair").dataframe[0].value
-    assert rows["lasted"].tolist() == ["still out", "2.0 h"]
-    assert rows["again"].tolist() == ["no", "yes"]
+    assert rows["Lasted"].tolist() == ["still out", "2.0 h"]
+    assert rows["Fault came back"].tolist() == ["no", "yes"]
 
 
 def test_a_fleet_without_lemons_is_good_news(drawn: Opened, api: Any) -> None:

@@ -1,10 +1,12 @@
 """The screen in a browser: what operators come for, that everybody can use it, and the phone.
 
-Twenty tasks, as somebody does them who has never seen the pages: each within three presses of the first page. What is
+Tasks, as somebody does them who has never seen the pages: each within three presses of the first page. What is
 asserted is what is in sight: texts of the page and cells of its tables. A picture of each task's end lies in the test's
 temporary folder. Then axe-core on every page. One server, one dashboard and one browser for all.
 """
 
+import csv
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +39,16 @@ OVERLAY = f"""(() => {{
   const own = found.getBoundingClientRect();
   return [frame.x + own.x + own.width / 2, frame.y + own.y + own.height / 2];
 }})()"""
+# The chart of the node's time axis, where its second chart is; what is written along axes; a slider.
+PLOT = "[...document.querySelectorAll('.js-plotly-plot')].find(one => one.layout.xaxis3)"
+AXIS = f"""(() => {{
+  const chart = {PLOT};
+  chart.scrollIntoView({{block: 'center', behavior: 'instant'}});
+  return chart.querySelector('.nsewdrag[data-subplot=x2y2]').getBoundingClientRect().toJSON();
+}})()"""
+TICKS = "[...document.querySelectorAll('.xtick text')].map(one => one.textContent)"
+SAVE = "document.querySelector('button[aria-label=\"Download as CSV\"]').click()"
+SLIDER = "document.querySelector('input[type=range]')"
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +115,7 @@ def test_which_node_is_next_and_why(visitor: Visitor) -> None:
     """The first page has both; the node's page how much each sign adds."""
     visitor.sees(LIKELY, "31 % risk in 24 h", "14 corrected memory errors in 24 h, none before")
     visitor.press(LIKELY)
-    visitor.sees(f"{LIKELY} is at risk", "31 % within 24 h", "Risk over time")
+    visitor.sees(f"{LIKELY} is at risk", "31 % within 24 h", "What happened, on one time axis")
 
 
 def test_how_many_gpu_hours_links_took_last_week(visitor: Visitor) -> None:
@@ -126,6 +138,57 @@ def test_what_another_run_lost(visitor: Visitor) -> None:
     visitor.press("Run, the newest first")
     visitor.press("moe-8x22b")
     visitor.sees("moe-8x22b did useful training in", "moe-8x22b was last stopped 3.0 d ago by port 1")
+
+
+def test_what_each_attempt_of_a_run_did_and_what_ended_it(visitor: Visitor) -> None:
+    """From the run's losses to its own page; what if it saved otherwise is answered there."""
+    visitor.press("Run")
+    visitor.press("Run, the newest first")
+    visitor.press("moe-8x22b")
+    visitor.sees("moe-8x22b: attempt 2 completed", "interrupted 1 time", "Attempt by attempt")
+    wait_for(
+        "the axis has dates", lambda: visitor.page.evaluate(f"{TICKS}.some(t => /[A-Z][a-z][a-z] \\d/.test(t))"), 30
+    )
+    assert visitor.row("1", "failed")[5] == "port 1 of 0xb83fd20300100b (network links and switches)"
+    visitor.page.evaluate(f"{SLIDER}.focus()")
+    for _ in range(3):
+        visitor.key("ArrowLeft")
+    visitor.sees("points of goodput.", "the run itself had 88.", "With 95 % certainty", "By the formula alone")
+
+
+def test_all_that_happened_to_a_node_on_one_axis_and_what_its_vendor_needs(visitor: Visitor, tmp_path: Path) -> None:
+    """Charts below one another, which are zoomed together; its GPUs with their serial numbers; a ZIP for a ticket."""
+    visitor.page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    visitor.press(LIKELY)
+    visitor.sees("Runs", "Out of service, and hints", "Risk, %", "GPU temperature, °C", "serial number 1650523000011")
+    where = visitor.page.evaluate(AXIS)
+    visitor.drag(
+        where["x"] + where["width"] * 0.9, where["x"] + where["width"] * 0.98, where["y"] + where["height"] / 2
+    )
+    days = "(([a, b]) => (new Date(b) - new Date(a)) / 864e5)"
+    ranges = f"{PLOT}.layout.xaxis.range, {PLOT}.layout.xaxis3.range"
+    wait_for(
+        "all charts show the stretch",
+        lambda: visitor.page.evaluate(f"[{ranges}].every(one => {days}(one) < 1)"),
+        30,
+    )
+    visitor.press("Evidence for the vendor")
+    wait_for("the file is there", lambda: any(tmp_path.glob("*.zip")), 30)
+    with zipfile.ZipFile(next(tmp_path.glob("*.zip"))) as pack:
+        assert "1650523000011" in pack.read("node.json").decode()
+
+
+def test_to_save_a_table_as_it_is_seen(visitor: Visitor, tmp_path: Path) -> None:
+    """As CSV, from the page where it is looked at; what a spreadsheet would take for a formula is text."""
+    visitor.page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    row = visitor.row("gpu-003", "fatal", "GPU 5")
+    # Streamlit shows the button under the mouse alone.
+    wait_for("the file is there", lambda: visitor.page.evaluate(SAVE) or any(tmp_path.glob("*.csv")), 10)
+    with next(tmp_path.glob("*.csv")).open(encoding="utf-8-sig", newline="") as file:
+        heads, *saved = list(csv.reader(file))
+    assert heads[:6] == ["Open", "When (UTC)", "Severity", "Node", "Device", "What"]
+    same = next(one for one in saved if "gpu-003" in one)
+    assert [same[0], *same[2:6]] == [row[0], *row[2:6]]
 
 
 def test_to_approve_a_drain(visitor: Visitor) -> None:

@@ -44,7 +44,7 @@ def test_what_is_found_leads_to_its_page(api: Any, app: AppTest) -> None:
     shown = find(app, " gpu ")
     assert failing(shown) == []
     assert ("gpu-017 · rack r3", "node?node=gpu-017") in links(shown)
-    assert ("llm-70b", "goodput?run=llm-70b") in links(shown)
+    assert ("llm-70b", "run?run=llm-70b") in links(shown)
     assert any(entry[2].get("q") == "gpu" for entry in api.asked if entry[1] == "search")
 
 

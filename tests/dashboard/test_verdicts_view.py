@@ -148,9 +148,9 @@ def test_the_page_of_a_verdict_says_why_who_and_what_to_do(drawn: Opened) -> Non
     for words in ("What to do:** run diagnostics", "all 2 nodes below leaf004", "also called 0xb83fd203001000c0"):
         assert words in said
     tables = [table.value for table in page.dataframe]
-    assert list(tables[0]["what"]) == ["2 of the 2 nodes below it"]
-    assert list(tables[1]["what"]) == ["its own log is quiet"]
-    assert list(tables[2]["what"]) == ["gpu-023 lost its link, too"]
+    assert list(tables[0]["What"]) == ["2 of the 2 nodes below it"]
+    assert list(tables[1]["What"]) == ["its own log is quiet"]
+    assert list(tables[2]["What has changed"]) == ["gpu-023 lost its link, too"]
     values = {metric.label: metric.value for metric in page.metric}
     assert (values["Probability"], values["Nodes"], values["GPU-hours at stake"]) == ("93 %", "2", "128")
 
@@ -159,7 +159,7 @@ def test_a_verdict_that_is_not_listed_is_still_shown_by_its_address(drawn: Opene
     """A link of a hint may be older than the list; one that never was is a sentence."""
     api.answers["verdicts"] = {"items": [], "next_cursor": None}
     assert "leaf004 is the cause" in drawn("verdicts", verdict="v1").error[0].value.replace("\\", "")
-    assert "knows nothing of that name" in drawn("verdicts", verdict="v9").error[0].value
+    assert "Nothing at verdicts/v9" in drawn("verdicts", verdict="v9").error[0].value
 
 
 def test_a_cause_that_is_not_known_is_said_to_be_so(drawn: Opened, api: Any) -> None:
@@ -175,7 +175,7 @@ def test_a_cause_that_is_not_known_is_said_to_be_so(drawn: Opened, api: Any) -> 
 def test_the_cluster_page_puts_an_incident_down_to_its_verdict(drawn: Opened) -> None:
     """And lists what stands with what to do."""
     page = drawn("cluster")
-    assert list(page.dataframe[0].value["verdict"]) == ["switch leaf004 (93 %)"]
+    assert list(page.dataframe[0].value["Verdict"]) == ["switch leaf004 (93 %)"]
     assert "2 nodes of 1 job · since 4 min ago · what to do: run diagnostics" in seen(page)
 
 
@@ -201,7 +201,7 @@ def test_a_node_s_page_says_what_it_is_to_the_verdict(drawn: Opened, api: Any) -
     page = drawn("node", node="gpu-017")
     assert failing(page) == []
     assert "**93 %**: this node only suffers from it" in seen(page)
-    (told,) = [frame.value["verdict"] for frame in page.dataframe if "verdict" in frame.value]
+    (told,) = [frame.value["Verdict"] for frame in page.dataframe if "Verdict" in frame.value]
     assert list(told) == ["switch leaf004 (93 %)"]
     item = api.answers["verdicts"]["items"][0]
     api.answers["verdicts"]["items"] = [item | {"node": "gpu-017", "class": "gpu"}]

@@ -182,7 +182,7 @@ def test_one_spare_and_one_outage_are_singular() -> None:
             confidence=0.99,
             expected_down=0.04,
         )
-    )[0].startswith("**Keep 0 nodes")
+    )[0].startswith("**Keep no node spare")
 
 
 def test_rows_of_nothing_are_no_rows() -> None:

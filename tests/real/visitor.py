@@ -91,10 +91,20 @@ class Visitor:
             self.page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.presses += 1
 
+    def drag(self, x: float, until_x: float, y: float) -> None:
+        """Press, move to the right and let go: over a stretch of a chart."""
+        self.page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        self.page.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1)
+        for step in range(1, 6):
+            at = x + (until_x - x) * step / 5
+            self.page.call("Input.dispatchMouseEvent", type="mouseMoved", x=at, y=y, button="left", buttons=1)
+        self.page.call("Input.dispatchMouseEvent", type="mouseReleased", x=until_x, y=y, button="left", clickCount=1)
+        self.presses += 1
+
     def key(self, key: str) -> None:
         """One key."""
-        text = {"Enter": "\r"}.get(key, key)
-        self.page.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, code=key)
+        more = {"ArrowLeft": {"windowsVirtualKeyCode": 37}}.get(key, {"text": {"Enter": "\r"}.get(key, key)})
+        self.page.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, **more)
         self.page.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
 
     def types(self, text: str) -> None:

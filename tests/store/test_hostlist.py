@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.records.event import RecordError
-from store.records.hostlist import EVERY_NODE, MAX_HOSTS, NodePattern, compress, expand, is_node_name
+from store.records.hostlist import EVERY_NODE, MAX_HOSTS, NodePattern, compress, expand, is_named, is_node_name
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,26 @@ from store.records.hostlist import EVERY_NODE, MAX_HOSTS, NodePattern, compress,
 def test_a_hostlist_names_its_hosts(text: str, hosts: list[str]) -> None:
     """Ranges keep their leading zeros; several brackets multiply."""
     assert expand(text) == hosts
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["gpu-", "a", "rack[1-2]n"]), st.integers(0, 120), st.integers(0, 12)), max_size=3
+    ),
+    st.sampled_from(["", "-ib"]),
+    st.sampled_from(["gpu-", "a", "rack1n", "rack2n"]),
+    st.integers(0, 140),
+    st.integers(1, 4),
+)
+def test_whether_a_hostlist_names_a_node_is_known_without_its_hosts(
+    items: list[tuple[str, int, int]], tail: str, head: str, number: int, width: int
+) -> None:
+    """As by its hosts, zeros before a number and a tail behind it included."""
+    text = ",".join(f"{name}[{first:0{width}d}-{first + more:0{width}d},7]{tail}" for name, first, more in items)
+    node = f"{head}{number:0{width}d}{tail}"
+    assert is_named(node, text) == (node in expand(text))
+    assert is_named(node, f"{text},{node}" if text else node)
+    assert not is_named(node, f"{text},{node}[")
 
 
 @pytest.mark.parametrize("text", ["", "  ", "(null)", "None assigned", "N/A", "Unknown"])
