@@ -44,8 +44,8 @@ _COVER: dict[CauseClass, tuple[float, float]] = {
 }
 # Together means within so many times the spread; and so many parts are several.
 _TIGHT, _SEVERAL = 3.0, 3
-# GPUs and adapters of a node whose inventory nobody told.
-_PARTS_OF_NODE = 8
+# GPUs and adapters of a node whose inventory nobody told. Of a few GPUs' names nobody knows that they are all.
+_PARTS_OF_NODE, _ALL_GPUS = 8, 4
 # A file server of which nobody says whom it serves, serves at least one node of so many.
 _CLIENTS = 4
 # What is over at once, or only warns, seldom ends a job.
@@ -244,12 +244,15 @@ def _simultaneous(account: Account, near: Sequence[Hit]) -> None:
 def _units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> int:
     """How many parts a suspect has of the kind that was hit."""
     if suspect.kind == "node":
-        kinds = {hit.unit.kind for hit in hits}
-        counts = [len(reach.graph.children(suspect.place, kind)) or _PARTS_OF_NODE for kind in kinds]
-        return sum(counts)
+        return sum(_parts_of_node(suspect.place, kind, reach) for kind in {hit.unit.kind for hit in hits})
     if suspect.kind == "storage":
         return len(reach.units(suspect)) or reach.known_nodes() // _CLIENTS
     return len(reach.units(suspect))
+
+
+def _parts_of_node(node: Place, kind: CauseClass, reach: ReachIndex) -> int:
+    named = len(reach.graph.children(node, kind))
+    return named if named >= (_ALL_GPUS if kind == "gpu" else 1) else _PARTS_OF_NODE
 
 
 def cover(kind: CauseClass, struck: int, units: int) -> float:

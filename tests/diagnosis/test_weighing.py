@@ -231,3 +231,13 @@ def test_some_nodes_of_a_rack_that_lose_a_gpu_at_once_are_not_their_rack() -> No
     lost = [seen("gpu_lost", "gpu", f"n{number:02d}/0000:0f:00.0", number, severity="fatal") for number in range(3)]
     found = {(one.cause_class, one.name) for one in explained(lost) if one.probability > 0.5}
     assert found == {("gpu", f"n{number:02d}/0000:0f:00.0") for number in range(3)}
+
+
+@pytest.mark.parametrize("named", ["n05/gpu2", "n05/gpu5"])
+def test_the_name_of_one_gpu_is_no_list_of_its_nodes_gpus(named: str) -> None:
+    """Else a lost one would be all of them, and the node as likely a cause as the GPU."""
+    lost, graph = [seen("gpu_lost", "gpu", "n05/gpu5", 0)], cluster()
+    graph.hang(Place("gpu", named), Place("node", "n05"))
+    plain, told = explained(lost), explain(Scene(NOON + timedelta(minutes=1), lost, graph))
+    assert [(one.name, one.probability) for one in told] == [(one.name, one.probability) for one in plain]
+    assert (plain[0].cause_class, plain[0].probability > 0.9) == ("gpu", True)
