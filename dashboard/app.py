@@ -1,9 +1,11 @@
 """The dashboard's entry: `streamlit run dashboard/app.py -- --server http://127.0.0.1:10870 [--token-file FILE]`.
 
-`foreshock dashboard` starts it with the right settings.
+`foreshock dashboard` starts it with the right settings. Of several clusters each comes as a `--cluster`: JSON with
+`name`, `server`, and the files that its API wants.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +15,7 @@ from typing import get_args
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from dashboard.bar import search, sign_in, time_range
+from dashboard.bar import clusters, search, sign_in, time_range
 from dashboard.bar.sign_in import SignIn, SignInWay
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
 from dashboard.panels import page, thread
@@ -84,18 +86,35 @@ def _site(api: ApiClient, pages: dict[str, StreamlitPage]) -> Site:
     )
 
 
+_FILES = ("token_file", "ca_file", "cert_file", "key_file")
+
+
 def arguments(argv: list[str]) -> argparse.Namespace:
     """The options of `foreshock dashboard`; the token comes in a file, so that no process list shows it."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--server", required=True)
-    for name in ("--token-file", "--ca-file", "--cert-file", "--key-file"):
-        parser.add_argument(name, type=Path)
+    parser.add_argument("--cluster", action="append", type=json.loads, default=[], dest="clusters")
+    parser.add_argument("--server")
+    for name in _FILES:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=Path)
     parser.add_argument("--insecure-http", action="store_true")
     parser.add_argument("--sign-in", choices=get_args(SignInWay), default="none")
     parser.add_argument("--proxy", action="append", default=[])
     parser.add_argument("--person-header", default=SignIn().person_header)
     parser.add_argument("--groups-header", default=SignIn().groups_header)
     return parser.parse_args(argv)
+
+
+def places(given: argparse.Namespace) -> dict[str, tuple[ApiAddress, Path | None]]:
+    """The address and the token's file of each cluster, by its name; of one that has none, by its address.
+
+    Nothing of one cluster is handed to another: each has a client of its own, which follows no redirect.
+    """
+    found = {}
+    for one in given.clusters or [vars(given)]:
+        token, *trust = (None if one.get(name) is None else Path(one[name]) for name in _FILES)
+        address = ApiAddress(one["server"], None, *trust, one.get("insecure_http", False))
+        found[str(one.get("name") or address.server)] = (address, token)
+    return found
 
 
 @st.cache_resource(show_spinner=False, on_release=ApiClient.close)
@@ -125,14 +144,18 @@ def main(argv: list[str]) -> None:
     st.html(f"<style>{STYLE}</style>")
     st.logo(LOGO, size="large")
     given = arguments(argv)
+    known = places(given)
+    way = SignIn(given.sign_in, tuple(given.proxy), given.person_header, given.groups_header)
+    person = way.headers()
+    if person is None:
+        sign_in.invite(way)
+        return
+    own = clusters.chosen(known)
+    if own is None:
+        return
+    address, token_file = known[own]
     with page.troubles():
-        files = (given.ca_file, given.cert_file, given.key_file)
-        way = SignIn(given.sign_in, tuple(given.proxy), given.person_header, given.groups_header)
-        api = client(ApiAddress(given.server, None, *files, given.insecure_http), given.token_file)
-        person = way.headers()
-        if person is None:
-            sign_in.invite(way)
-            return
+        api = client(address, token_file)
         if person:
             api = api.acting_for(person)
         pages: dict[str, StreamlitPage] = {}
@@ -154,7 +177,7 @@ def main(argv: list[str]) -> None:
             search.draw(_site(api, pages), pages, chosen.url_path)
         chosen.run()
         search.key()
-    st.caption(f"served by `{given.server}`")  # the operator wrote it: an address, not a link
+    st.caption(f"served by `{address.server}`")  # the operator wrote it: an address, not a link
 
 
 if __name__ == "__main__":

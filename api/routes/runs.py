@@ -17,6 +17,7 @@ from api.server.state import Server
 from goodput.stored.computation import account_of
 from store.nodes.inventory import newest_states
 from store.runs.ledgers import StoredLedger, log_marks
+from store.verdicts.gpu_index import named_culprits
 from wire.goodput import LedgerJson, RunJson
 from wire.message import Page
 from wire.money.price import with_money
@@ -69,6 +70,8 @@ def get_goodput(_who: Reader, server: Server, run: Annotated[str, Path(max_lengt
         ledger = ledger_of(connection, run, server.clock())
         if ledger is None and log_marks(connection, run=run):
             raise Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
-    if ledger is None:
-        raise Problem(404, f"no run {run!r} is known")
-    return reply(with_money(account_of(ledger), server.settings.gpu_hour_price))
+        if ledger is None:
+            raise Problem(404, f"no run {run!r} is known")
+        account = account_of(ledger)
+        account["interruptions"] = named_culprits(connection, run, account["interruptions"])
+    return reply(with_money(account, server.settings.gpu_hour_price))

@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.client import ApiClient, ApiProblem, SignInOver
+from dashboard.panels import links
 from dashboard.text import time_range, words
 from dashboard.text import words as vocabulary
 from dashboard.text.time_range import TimeRange
@@ -121,7 +122,7 @@ def empty(text: str) -> None:
 def node_link(site: Site, name: str | None) -> None:
     """The node's name, leading to its page."""
     if name and site.node_page is not None:
-        st.page_link(site.node_page, label=words.plain(name), query_params={"node": name})
+        st.page_link(site.node_page, label=words.plain(name), query_params=links.query(node=name))
     else:
         st.markdown(f"**{words.plain(name or 'no node')}**")
 

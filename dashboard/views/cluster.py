@@ -8,7 +8,7 @@ from datetime import timedelta
 import streamlit as st
 
 from dashboard.client import ApiProblem
-from dashboard.panels import fabric_map, frames, stops
+from dashboard.panels import fabric_map, frames, links, stops
 from dashboard.panels import page as panels
 from dashboard.panels import thread as people
 from dashboard.panels import verdicts as verdict_panels
@@ -95,7 +95,9 @@ def _last_stop(site: Site, cluster: ClusterJson) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f":material/timelapse: {stops.sentence(held[2], cluster.now)}.", width="content")
         if site.run_page is not None:
-            st.page_link(site.run_page, label="What it lost", query_params={"run": cluster.run}, width="content")
+            st.page_link(
+                site.run_page, label="What it lost", query_params=links.query(run=cluster.run), width="content"
+            )
 
 
 def _metrics(cluster: ClusterJson) -> None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from urllib.parse import quote
 
 import streamlit as st
 
 from dashboard.charts import charts
-from dashboard.panels import frames
+from dashboard.panels import frames, links
 from dashboard.panels import page as panels
 from dashboard.panels import verdicts as verdict_panels
 from dashboard.panels.page import Site
@@ -191,7 +190,7 @@ def neighbour_rows(found: Sequence[NodeJson]) -> list[frames.Row]:
     """A node a row, with its page."""
     return [
         {
-            "open": f"node?node={quote(one.node, safe='')}",
+            "open": links.address("node", node=one.node),
             "node": words.shown(one.node),
             "state": words.state(one.state),
             "risk": words.risk(one.score_24h),
