@@ -15,6 +15,7 @@ from typing import get_args
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
+from dashboard import answers
 from dashboard.bar import clusters, search, sign_in, time_range
 from dashboard.bar.sign_in import SignIn, SignInWay
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
@@ -121,7 +122,7 @@ def places(given: argparse.Namespace) -> dict[str, tuple[ApiAddress, Path | None
 def _client(address: ApiAddress, token_file: Path | None, _changed: tuple[float, ...]) -> ApiClient:
     """One connection pool for every session; a token or certificate that changes makes a new one."""
     token = token_file.read_text(encoding="utf-8").strip() if token_file else None
-    return ApiClient(replace(address, token=token))
+    return ApiClient(replace(address, token=token), fresh_s=answers.FRESH_S)
 
 
 def client(address: ApiAddress, token_file: Path | None = None) -> ApiClient:

@@ -1,6 +1,5 @@
 """The parts that every page is made of: the site, the trouble, the banner, the link to a node, the empty state."""
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ from wire.nodes import NodeJson
 REFRESH_S = 3.0
 # Whom a server without tokens takes everybody for.
 ANYBODY = "loopback"
-NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
 _CLOCK_SKEW = timedelta(minutes=2)
 
 _BANNERS = {
@@ -47,16 +45,6 @@ class Site:
     def may(self, scope: str) -> bool:
         """Whether the person, or the dashboard's token, may do something."""
         return scope in self.caller.scopes
-
-
-def nodes(site: Site) -> list[NodeJson]:
-    """Every node; a large cluster is requested less often than a page is drawn."""
-    held: tuple[float, list[NodeJson]] | None = st.session_state.get("nodes")
-    now = time.monotonic()
-    if held is None or now - held[0] >= len(held[1]) / NODES_PER_S:
-        held = (now, site.client.nodes())
-        st.session_state["nodes"] = held
-    return held[1]
 
 
 def span() -> TimeRange:

@@ -52,7 +52,7 @@ def _live(site: Site) -> None:
         if not cluster.nodes:
             return
         _metrics(cluster)
-        nodes = panels.nodes(site)
+        nodes = site.client.nodes()
         incidents = site.client.incidents(RECENT, until=cluster.now + _SKEW)
         within, reach = _within(site, cluster, incidents)
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)

@@ -20,6 +20,7 @@ APP = Path(dashboard.__file__).parent / "app.py"
 def app(api: Any, connect: Any, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """The whole dashboard of the canned API, at its first page, not run yet."""
     monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url])
+    monkeypatch.setattr("dashboard.answers.FRESH_S", 0.0)  # what a test changes is there at once
     return AppTest.from_file(str(APP), default_timeout=patience(30))
 
 
@@ -136,7 +137,6 @@ def test_nodes_that_are_well_and_a_silent_one(app: AppTest, api: Any) -> None:
     api.answers["incidents"] = {"items": []}
     assert "last heard of 1.0 h ago" in seen(app.run())
     api.answers["nodes"] = {"items": [well]}
-    del app.session_state["nodes"]
     said = seen(app.run())
     assert "Nothing needs you; the riskiest are" in said
     assert "nothing known against it" in said

@@ -1,0 +1,71 @@
+"""Answers of the API that the sessions of one dashboard share: who asks the same a moment later gets the same object.
+
+    shared = SharedAnswers(FRESH_S)
+    shared.get(key, ask)
+
+Fifty open pages ask for the same six things every few seconds. One of them asks, the others wait for its answer; a
+failure is shared as well, so that nobody waits in a row for an API that does not answer.
+"""
+
+import time
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# How old an answer may be that is given once more. The page itself asks every second or more seldom.
+FRESH_S = 0.5
+MOST = 1000  # answers held: with more of them the old ones go
+
+
+class SharedAnswers:
+    """What was answered last, by what was asked; safe to share between threads."""
+
+    def __init__(self, fresh_s: float) -> None:
+        self._fresh_s = fresh_s
+        self._lock = Lock()
+        self._asking: dict[Hashable, Lock] = {}
+        self._held: dict[Hashable, tuple[float, Any]] = {}  # until when it is fresh, and the answer or the failure
+
+    def get(self, key: Hashable, ask: Callable[[], T], fresh_s: Callable[[T], float] | None = None) -> T:
+        """The answer that is held, while it is fresh; else a new one.
+
+        Args:
+            fresh_s: how long an answer is fresh, where that is another time than of all others.
+
+        Raises:
+            Exception: what `ask` raises; again for whoever asks while an answer would be fresh.
+        """
+        with self._lock:
+            turn = self._asking.setdefault(key, Lock())
+        with turn:
+            until, held = self._held.get(key, (0.0, None))
+            if time.monotonic() >= until:
+                try:
+                    found: T = ask()
+                    kept_s = self._fresh_s if fresh_s is None else fresh_s(found)
+                    until, held = time.monotonic() + kept_s, found
+                except Exception as error:  # noqa: BLE001  # it is raised below, for all who wait
+                    until, held = time.monotonic() + self._fresh_s, error
+                self._hold(key, until, held)
+        if isinstance(held, Exception):
+            raise held
+        answer: T = held
+        return answer
+
+    def _hold(self, key: Hashable, until: float, held: Any) -> None:
+        with self._lock:
+            if len(self._held) >= MOST:
+                self._forget(time.monotonic())
+            self._held[key] = (until, held)
+
+    def forget(self) -> None:
+        """Let no answer be given once more: something was changed."""
+        with self._lock:
+            self._forget(float("inf"))
+
+    def _forget(self, before: float) -> None:
+        for key in [key for key, (until, _) in self._held.items() if until < before]:
+            del self._held[key]
+            self._asking.pop(key, None)
