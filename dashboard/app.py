@@ -151,7 +151,9 @@ def main(argv: list[str]) -> None:
     if person is None:
         sign_in.invite(way)
         return
-    own = clusters.chosen(known)
+    bar = st.container(horizontal=True, horizontal_alignment="right")
+    with bar:
+        own = clusters.chosen(known)
     if own is None:
         return
     address, token_file = known[own]
@@ -173,7 +175,7 @@ def main(argv: list[str]) -> None:
             sign_in.badge(way, api)
         thread.forget(chosen.url_path)
         time_range.keep(chosen.url_path)
-        with st.container(horizontal=True, horizontal_alignment="right"):
+        with bar:
             time_range.draw(api)
             search.draw(_site(api, pages), pages, chosen.url_path)
         chosen.run()

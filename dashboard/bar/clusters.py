@@ -43,16 +43,15 @@ def chosen(known: Collection[str]) -> str | None:
 def _draw(known: Collection[str], own: str | None) -> None:
     """The choice. It needs no answer of any cluster: one that is gone keeps nobody from the others."""
     names = list(known)
-    with st.container(horizontal=True, horizontal_alignment="right"):
-        name = st.selectbox(
-            "Cluster",
-            names,
-            index=None if own is None else names.index(own),
-            key=_CHOICE,
-            placeholder="choose a cluster",
-            label_visibility="collapsed",
-            width=220,
-        )
+    name = st.selectbox(
+        "Cluster",
+        names,
+        index=None if own is None else names.index(own),
+        key=_CHOICE,
+        placeholder="choose a cluster",
+        label_visibility="collapsed",
+        width=220,
+    )
     if name is not None and name != own:
         _go(name)
 

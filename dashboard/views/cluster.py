@@ -20,6 +20,7 @@ from wire.events import IncidentJson
 from wire.goodput import LedgerJson
 from wire.nodes import NodeJson
 
+FIRST_S = 1.0  # what is wrong, and what is said, is asked for so often
 ATTENTION = 6
 STOP_S = 15.0  # what stopped the run is requested so often
 RECENT = 300  # incidents read
@@ -31,13 +32,16 @@ _SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the pa
 
 
 def page(site: Site) -> None:
-    """The whole page; everything on it moves."""
+    """Three rows, each drawn again by itself: what is wrong and what is said within a second, the rest has time."""
     fabric_map.begin()
-    _live(site)
+    _first(site)
+    _places(site)
+    _said(site)
 
 
-@st.fragment(run_every=panels.REFRESH_S)
-def _live(site: Site) -> None:
+@st.fragment(run_every=FIRST_S)
+def _first(site: Site) -> None:
+    """The verdict and what can be done about it, the state of the whole, its figures."""
     with panels.troubles():
         cluster = site.client.cluster()
         verdicts = site.client.open_verdicts(VERDICTS)
@@ -49,10 +53,27 @@ def _live(site: Site) -> None:
             panels.banner(*words.headline(cluster))
         _last_stop(site, cluster)
         panels.as_of(cluster)
-        if not cluster.nodes:
-            return
-        _metrics(cluster)
-        nodes = site.client.nodes()
+        if cluster.nodes:
+            _metrics(cluster)
+
+
+def _known(site: Site) -> ClusterJson | None:
+    """The cluster, where there is one to draw; that there is none, or no answer, the first row says."""
+    try:
+        cluster = site.client.cluster()
+    except ApiProblem:
+        return None
+    return cluster if cluster.nodes else None
+
+
+@st.fragment(run_every=panels.REFRESH_S)
+def _places(site: Site) -> None:
+    """Where it is: the map, the incidents, what is behind them and which nodes to look at."""
+    cluster = _known(site)
+    if cluster is None:
+        return
+    with panels.troubles():
+        verdicts, nodes = site.client.open_verdicts(VERDICTS), site.client.nodes()
         incidents = site.client.incidents(RECENT, until=cluster.now + _SKEW)
         within, reach = _within(site, cluster, incidents)
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
@@ -63,6 +84,15 @@ def _live(site: Site) -> None:
         with right:
             verdict_panels.cards(site, verdicts, cluster.now)
             _attention(site, nodes, [*ahead, *incidents], cluster)
+
+
+@st.fragment(run_every=FIRST_S)
+def _said(site: Site) -> None:
+    """The events as they come, and who is silent."""
+    cluster = _known(site)
+    if cluster is None:
+        return
+    with panels.troubles():
         _feed(site, cluster)
         _sources(cluster)
 

@@ -265,7 +265,7 @@ def test_another_cluster_is_chosen_in_the_bar(page: Page, place: Place, tmp_path
             visitor.sees("served by", south)
             visitor.sees_no("gpu-003", "wants a token")
             _choose(visitor, "gone")
-            visitor.sees("Nothing answers at http://127.0.0.1:9")
+            visitor.sees("Nothing answers at http", "served by http://127.0.0.1:9")
             visitor.screenshot(tmp_path / "gone.png")
             _choose(visitor, "north")
             visitor.sees(FIRST, "GPU 5 of gpu-003")
