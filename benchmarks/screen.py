@@ -57,8 +57,10 @@ WATCH = """(() => {
   };
 })()"""
 MAP = "document.querySelector('iframe[title*=fabric_map]').contentDocument.body.dataset.nodes"
-IDLE = """document.body.innerText.includes('served by') && !document.querySelector('[data-testid=stSkeleton]')
-  && document.querySelector('[data-testid=stApp]').getAttribute('data-test-script-state') !== 'running'"""
+# All that the first page has is there: its last line, no placeholder any more, both tables with their rows.
+WHOLE = """document.body.innerText.includes('served by') && document.body.innerText.includes('Look at these first')
+  && !document.querySelector('[data-testid=stSkeleton]')
+  && document.querySelectorAll('canvas tr').length > 1"""
 SAID = "[...document.querySelectorAll('[data-testid=stAlert]')].some(one => one.innerText.includes(TEXT))"
 CELLS = "[...document.querySelectorAll('canvas')].some(one => one.textContent.includes(TEXT))"
 
@@ -99,7 +101,7 @@ def site(folder: Path, nodes: int) -> Iterator[tuple[Running, str, Path]]:
     engine.dispose()
     with (
         serve(database, folder) as server,
-        sidecar(server, folder, f"file:kernel:{log}", node=name_of(1)),
+        sidecar(server, folder, f"file:{log}:kernel", node=name_of(1)),
         running(DashboardAddress(server.url, port=(port := free_port()))),
     ):
         yield server, f"http://127.0.0.1:{port}", log
@@ -124,7 +126,7 @@ def moment(page: Page, name: str) -> float:
 def visit(url: str, nodes: int, times: Times) -> None:
     """The first page, and from there a press on a node."""
     painted = f"{MAP} === '{nodes}'"
-    first = {"verdict": SAID.replace("TEXT", "'faulty'"), "map": painted, "settled": f"{IDLE} && {painted}"}
+    first = {"verdict": SAID.replace("TEXT", "'faulty'"), "map": painted, "settled": f"{WHOLE} && {painted}"}
     with watched(url, first) as page:
         for name, found in (("verdict", times.verdict), ("settled", times.settled)):
             found.append(moment(page, name) / 1000)
@@ -139,7 +141,7 @@ def visit(url: str, nodes: int, times: Times) -> None:
 def lines(url: str, log: Path) -> list[float]:
     """Seconds from a line's end in the log until a cell of the first screen shows it, for each of many lines."""
     took = []
-    with watched(url, {"settled": IDLE}) as page:
+    with watched(url, {"settled": WHOLE}) as page:
         moment(page, "settled")
         for number in range(LINES):
             name = f"line{number:03}x"

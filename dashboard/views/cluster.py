@@ -72,18 +72,23 @@ def _places(site: Site) -> None:
     cluster = _known(site)
     if cluster is None:
         return
+    left, right = st.columns([8, 5], gap="medium")
+    with left:
+        _map(site, cluster)  # first of all: its frame takes a while to load in the browser
+        noted = st.container()
     with panels.troubles():
-        verdicts, nodes = site.client.open_verdicts(VERDICTS), site.client.nodes()
+        verdicts = site.client.open_verdicts(VERDICTS)
         incidents = site.client.incidents(RECENT, until=cluster.now + _SKEW)
         within, reach = _within(site, cluster, incidents)
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
-        left, right = st.columns([8, 5], gap="medium")
         with left:
-            _map(site, nodes, cluster)
             _incidents((within, reach), ahead, cluster, sayings.by_incident(verdicts))
         with right:
             verdict_panels.cards(site, verdicts, cluster.now)
+            nodes = site.client.nodes()
             _attention(site, nodes, [*ahead, *incidents], cluster)
+        with noted:
+            _noted(site, nodes)
 
 
 @st.fragment(run_every=FIRST_S)
@@ -179,11 +184,10 @@ def _counted(states: Mapping[str, int], *names: str) -> str:
     return words.count(sum(states.get(name, 0) for name in names) if states else None)
 
 
-def _map(site: Site, nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
+def _map(site: Site, cluster: ClusterJson) -> None:
     _inventory(cluster, cluster.states.get("unknown", 0))
     st.subheader("Fabric", anchor=False)
     fabric_map.show(site)
-    _noted(site, nodes)
     if cluster.model is None:
         panels.empty("No node is scored yet: `foreshock train --db URL` fits the model from the outages known so far.")
 
