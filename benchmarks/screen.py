@@ -179,4 +179,12 @@ def results(nodes: int, times: Times, took: list[float]) -> Iterator[Result]:
 def row(what: str, budget: str, shown: str, met: bool, note: str) -> Result:
     """One row, with how busy the machine was."""
     verdict: Verdict = "met" if met else "not met"
-    return Result(what, budget, shown, "-", None, verdict, f"{note}; SQLite; load average {os.getloadavg()[1]:.1f}")
+    return Result(
+        what,
+        budget,
+        shown,
+        "-",
+        None,
+        verdict,
+        f"{note}; SQLite, {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[1]:.1f}",
+    )

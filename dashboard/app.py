@@ -113,8 +113,8 @@ def places(given: argparse.Namespace) -> dict[str, tuple[ApiAddress, Path | None
     """
     found = {}
     for one in given.clusters or [vars(given)]:
-        token, *trust = (None if one.get(name) is None else Path(one[name]) for name in _FILES)
-        address = ApiAddress(one["server"], None, *trust, one.get("insecure_http", False))
+        token, ca, cert, key = (None if one.get(name) is None else Path(one[name]) for name in _FILES)
+        address = ApiAddress(one["server"], None, ca, cert, key, one.get("insecure_http", False))
         found[str(one.get("name") or address.server)] = (address, token)
     return found
 
@@ -146,7 +146,6 @@ def _settle() -> None:
 
     Streamlit has all objects searched after each part of a page that it drew: half of what that cost.
     """
-    gc.collect()
     gc.freeze()
 
 

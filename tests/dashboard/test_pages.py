@@ -1,5 +1,6 @@
 """Every page, run by Streamlit's own test runner against an API that answers in each shape, and in none."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,14 @@ def test_the_cluster_page_begins_with_the_answer(app: AppTest) -> None:
     values = {metric.label: metric.value for metric in drawn.metric}
     assert values["Well, of 3 nodes"] == "1"
     assert values["Goodput, target 95 %"] == "93.1 %"
+
+
+def test_what_a_program_has_imported_is_not_searched_for_garbage_again(app: AppTest) -> None:
+    """Streamlit has all objects searched after each part that it drew."""
+    gc.unfreeze()
+    assert not app.run().exception
+    assert gc.get_freeze_count() > 10_000
+    gc.unfreeze()
 
 
 def test_the_cluster_page_says_why_a_node_is_to_be_looked_at(app: AppTest) -> None:
