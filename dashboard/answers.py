@@ -9,7 +9,8 @@ failure is shared as well, so that nobody waits in a row for an API that does no
 
 import time
 from collections.abc import Callable, Hashable
-from threading import Lock
+from contextlib import suppress
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -32,13 +33,24 @@ class SharedAnswers:
         """The answer that is held, while it is fresh; else a new one.
 
         Args:
-            fresh_s: how long an answer is fresh, where that is another time than of all others.
+            fresh_s: how long an answer is fresh, where it is a large one. Nobody waits for a new one of those, unless
+                the old one is twice as old: it is fetched behind.
 
         Raises:
             Exception: what `ask` raises; again for whoever asks while an answer would be fresh.
         """
         with self._lock:
             turn = self._asking.setdefault(key, Lock())
+        until, held = self._held.get(key, (0.0, None))
+        if fresh_s is not None and held is not None and not isinstance(held, Exception):
+            old: T = held
+            if until <= time.monotonic() < until + fresh_s(old):
+                if turn.acquire(blocking=False):
+                    try:
+                        Thread(target=self._renew, args=(key, ask, fresh_s, turn), daemon=True).start()
+                    except RuntimeError:  # the system has no thread to give: the next who asks tries again
+                        turn.release()
+                return old
         with turn:
             until, held = self._held.get(key, (0.0, None))
             if time.monotonic() >= until:
@@ -53,6 +65,14 @@ class SharedAnswers:
             raise held
         answer: T = held
         return answer
+
+    def _renew(self, key: Hashable, ask: Callable[[], T], fresh_s: Callable[[T], float], turn: Lock) -> None:
+        try:
+            with suppress(Exception):  # whoever asks once the old answer is too old gets it
+                found = ask()
+                self._hold(key, time.monotonic() + fresh_s(found), found)
+        finally:
+            turn.release()
 
     def _hold(self, key: Hashable, until: float, held: Any) -> None:
         with self._lock:
