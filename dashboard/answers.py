@@ -39,12 +39,15 @@ class SharedAnswers:
         Raises:
             Exception: what `ask` raises; again for whoever asks while an answer would be fresh.
         """
+        began = time.monotonic()
+        until, held = self._held.get(key, (0.0, None))
+        if began < until:
+            return self._given(held)
         with self._lock:
             turn = self._asking.setdefault(key, Lock())
-        until, held = self._held.get(key, (0.0, None))
         if fresh_s is not None and held is not None and not isinstance(held, Exception):
             old: T = held
-            if until <= time.monotonic() < until + fresh_s(old):
+            if began < until + fresh_s(old):
                 if turn.acquire(blocking=False):
                     try:
                         Thread(target=self._renew, args=(key, ask, fresh_s, turn), daemon=True).start()
@@ -53,7 +56,8 @@ class SharedAnswers:
                 return old
         with turn:
             until, held = self._held.get(key, (0.0, None))
-            if time.monotonic() >= until:
+            # What came while this one waited is new to it, however long it then took to get its turn.
+            if until <= began:
                 try:
                     found: T = ask()
                     kept_s = self._fresh_s if fresh_s is None else fresh_s(found)
@@ -61,10 +65,13 @@ class SharedAnswers:
                 except Exception as error:  # noqa: BLE001  # it is raised below, for all who wait
                     until, held = time.monotonic() + self._fresh_s, error
                 self._hold(key, until, held)
+        return self._given(held)
+
+    @staticmethod
+    def _given(held: Any) -> Any:
         if isinstance(held, Exception):
             raise held
-        answer: T = held
-        return answer
+        return held
 
     def _renew(self, key: Hashable, ask: Callable[[], T], fresh_s: Callable[[T], float], turn: Lock) -> None:
         try:
