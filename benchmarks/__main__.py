@@ -32,6 +32,7 @@ from benchmarks import (  # noqa: E402
     rails,
     reads,
     scan,
+    screen,
     sidecar,
     slow_ranks,
     start,
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "graph": (graph.WHAT, graph.BUDGET, graph.measure),
     "diagnosis": (diagnosis.WHAT, diagnosis.BUDGET, diagnosis.measure),
     "slow-ranks": (slow_ranks.WHAT, slow_ranks.BUDGET, slow_ranks.measure),
+    "screen": (screen.WHAT, screen.BUDGET, screen.measure),
     "start": (start.WHAT, start.BUDGET, start.measure),
 }
 PAGE = ROOT / "docs/benchmarks.md"

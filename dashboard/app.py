@@ -1,9 +1,12 @@
 """The dashboard's entry: `streamlit run dashboard/app.py -- --server http://127.0.0.1:10870 [--token-file FILE]`.
 
-`foreshock dashboard` starts it with the right settings.
+`foreshock dashboard` starts it with the right settings. Of several clusters each comes as a `--cluster`: JSON with
+`name`, `server`, and the files that its API wants.
 """
 
 import argparse
+import gc
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +16,8 @@ from typing import get_args
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from dashboard.bar import search, sign_in, time_range
+from dashboard import answers
+from dashboard.bar import clusters, search, sign_in, time_range
 from dashboard.bar.sign_in import SignIn, SignInWay
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
 from dashboard.panels import page, thread
@@ -86,12 +90,16 @@ def _site(api: ApiClient, pages: dict[str, StreamlitPage]) -> Site:
     )
 
 
+_FILES = ("token_file", "ca_file", "cert_file", "key_file")
+
+
 def arguments(argv: list[str]) -> argparse.Namespace:
     """The options of `foreshock dashboard`; the token comes in a file, so that no process list shows it."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--server", required=True)
-    for name in ("--token-file", "--ca-file", "--cert-file", "--key-file"):
-        parser.add_argument(name, type=Path)
+    parser.add_argument("--cluster", action="append", type=json.loads, default=[], dest="clusters")
+    parser.add_argument("--server")
+    for name in _FILES:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=Path)
     parser.add_argument("--insecure-http", action="store_true")
     parser.add_argument("--sign-in", choices=get_args(SignInWay), default="none")
     parser.add_argument("--proxy", action="append", default=[])
@@ -100,11 +108,24 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def places(given: argparse.Namespace) -> dict[str, tuple[ApiAddress, Path | None]]:
+    """The address and the token's file of each cluster, by its name; of one that has none, by its address.
+
+    Nothing of one cluster is handed to another: each has a client of its own, which follows no redirect.
+    """
+    found = {}
+    for one in given.clusters or [vars(given)]:
+        token, ca, cert, key = (None if one.get(name) is None else Path(one[name]) for name in _FILES)
+        address = ApiAddress(one["server"], None, ca, cert, key, one.get("insecure_http", False))
+        found[str(one.get("name") or address.server)] = (address, token)
+    return found
+
+
 @st.cache_resource(show_spinner=False, on_release=ApiClient.close)
 def _client(address: ApiAddress, token_file: Path | None, _changed: tuple[float, ...]) -> ApiClient:
     """One connection pool for every session; a token or certificate that changes makes a new one."""
     token = token_file.read_text(encoding="utf-8").strip() if token_file else None
-    return ApiClient(replace(address, token=token))
+    return ApiClient(replace(address, token=token), fresh_s=answers.FRESH_S)
 
 
 def client(address: ApiAddress, token_file: Path | None = None) -> ApiClient:
@@ -121,20 +142,35 @@ def client(address: ApiAddress, token_file: Path | None = None) -> ApiClient:
         raise ApiProblem(f"The token file {named} cannot be read ({error}): correct --token-file.") from error
 
 
+@st.cache_resource(show_spinner=False)
+def _settle() -> None:
+    """Keep modules and their like, which nobody gives up, out of every search for garbage.
+
+    Streamlit has all objects searched after each part of a page that it drew: half of what that cost.
+    """
+    gc.freeze()
+
+
 def main(argv: list[str]) -> None:
     """The frame around the pages."""
     st.set_page_config(page_title="Foreshock", page_icon=ICON, layout="wide")
     st.html(f"<style>{STYLE}</style>")
     st.logo(LOGO, size="large")
     given = arguments(argv)
+    known = places(given)
+    way = SignIn(given.sign_in, tuple(given.proxy), given.person_header, given.groups_header)
+    person = way.headers()
+    if person is None:
+        sign_in.invite(way)
+        return
+    bar = st.container(horizontal=True, horizontal_alignment="right")
+    with bar:
+        own = clusters.chosen(known)
+    if own is None:
+        return
+    address, token_file = known[own]
     with page.troubles():
-        files = (given.ca_file, given.cert_file, given.key_file)
-        way = SignIn(given.sign_in, tuple(given.proxy), given.person_header, given.groups_header)
-        api = client(ApiAddress(given.server, None, *files, given.insecure_http), given.token_file)
-        person = way.headers()
-        if person is None:
-            sign_in.invite(way)
-            return
+        api = client(address, token_file)
         if person:
             api = api.acting_for(person)
         pages: dict[str, StreamlitPage] = {}
@@ -151,12 +187,13 @@ def main(argv: list[str]) -> None:
             sign_in.badge(way, api)
         thread.forget(chosen.url_path)
         time_range.keep(chosen.url_path)
-        with st.container(horizontal=True, horizontal_alignment="right"):
+        with bar:
             time_range.draw(api)
             search.draw(_site(api, pages), pages, chosen.url_path)
         chosen.run()
         search.key()
-    st.caption(f"served by `{given.server}`")  # the operator wrote it: an address, not a link
+    st.caption(f"served by `{address.server}`")  # the operator wrote it: an address, not a link
+    _settle()  # last: what the first page that was drawn has imported is among it
 
 
 if __name__ == "__main__":

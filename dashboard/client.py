@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from dashboard.answers import SharedAnswers
 from wire.access.address import INSECURE_OPTION, clear_text
 from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson, WhatIfJson
 from wire.cluster import ClusterJson
@@ -41,6 +42,7 @@ T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 PAGE = 1000
+NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
 MAX_ITEMS = 20_000  # a limit on every loop: 12,500 nodes fit
 # Hours of a node's devices: a week and a day.
 MAX_HOURS = 192
@@ -89,7 +91,11 @@ class ApiAddress:
 class ApiClient:
     """Reads and acts through `/api/v1`; safe to share between threads."""
 
-    def __init__(self, address: ApiAddress, transport: httpx2.BaseTransport | None = None) -> None:
+    def __init__(
+        self, address: ApiAddress, transport: httpx2.BaseTransport | None = None, fresh_s: float = 0.0
+    ) -> None:
+        """`fresh_s`: how long an answer is given once more to whoever asks the same, under the same name."""
+        self._shared = SharedAnswers(fresh_s)
         self.server = address.server.rstrip("/")
         self._headers: Mapping[str, str] = {}
         if address.token and not (address.token.isascii() and address.token.isprintable()):
@@ -134,8 +140,11 @@ class ApiClient:
         return self._get(ClusterJson, "cluster")
 
     def nodes(self) -> list[NodeJson]:
-        """Every node, the riskiest first."""
-        return self._items(NodeJson, "nodes", MAX_ITEMS)
+        """Every node, the riskiest first; a large cluster's are asked for more seldom: a page of them is shared."""
+        key = (*self._headers.items(), "nodes")
+        return self._shared.get(
+            key, lambda: self._items(NodeJson, "nodes", MAX_ITEMS), lambda found: len(found) / NODES_PER_S
+        )
 
     def node(self, name: str) -> NodeDetailJson:
         """One node, and its incidents, outages, hints, telemetry and scores."""
@@ -335,7 +344,8 @@ class ApiClient:
         return ApiProblem(f"The answer of {self.server} is not Foreshock's ({why}): check --server and its version.")
 
     def _get(self, kind: type[T], path: str, params: Mapping[str, str] | None = None) -> T:
-        return self._decoded(kind, self._send("GET", path, params or {}))
+        key = (*self._headers.items(), kind, path, *(params or {}).items())
+        return self._shared.get(key, lambda: self._decoded(kind, self._send("GET", path, params or {})))
 
     def _decoded(self, kind: type[T], body: bytes) -> T:
         try:
@@ -359,6 +369,8 @@ class ApiClient:
         sent = {**self._headers, **(headers or {})}
         try:
             response = self._http.request(method, path, params=dict(params), json=body, headers=sent)
+            if method != "GET":
+                self._shared.forget()
         except httpx2.TimeoutException as error:
             raise ApiProblem(f"{self.server} did not answer within {TIMEOUT_S:.0f} s: it may be overloaded.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:

@@ -30,8 +30,8 @@ _OFFSET = re.compile(rb"T\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
-class JsonObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One JSON object of an answer."""
+class JsonObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One JSON object of an answer. What was read of JSON holds no circle: no search for garbage has to look at it."""
 
 
 class JsonBody(JsonObject, frozen=True, kw_only=True):

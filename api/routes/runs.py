@@ -21,6 +21,7 @@ from goodput.timeline import Segment, from_ms
 from goodput.wall_time.wall import AttemptSpan
 from store.nodes.inventory import newest_states
 from store.runs.ledgers import StoredLedger, log_marks
+from store.verdicts.gpu_index import named_culprits
 from wire.goodput import AttemptsJson, LedgerJson, RunJson
 from wire.message import Page
 from wire.money.price import with_money
@@ -75,9 +76,11 @@ def get_goodput(_who: Reader, server: Server, run: Annotated[str, Path(max_lengt
         ledger = ledger_of(connection, run, server.clock())
         if ledger is None and log_marks(connection, run=run):
             raise Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
-    if ledger is None:
-        raise Problem(404, f"no run {run!r} is known")
-    return reply(with_money(account_of(ledger), server.settings.gpu_hour_price))
+        if ledger is None:
+            raise Problem(404, f"no run {run!r} is known")
+        account = account_of(ledger)
+        account["interruptions"] = named_culprits(connection, run, account["interruptions"])
+    return reply(with_money(account, server.settings.gpu_hour_price))
 
 
 class AttemptQuery(BaseModel):
@@ -105,9 +108,14 @@ def get_attempts(
         if not is_quickly_read(connection, run):
             raise Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
         found = read_ledgers(connection, run)
-    if not found:
-        raise Problem(404, f"no run {run!r} is known")
-    return reply(_attempts(found[0], query.limit))
+        if not found:
+            raise Problem(404, f"no run {run!r} is known")
+        told = _attempts(found[0], query.limit)
+        stopped = [one for one in told["items"] if one["interruption"] is not None]
+        stops = named_culprits(connection, run, [one["interruption"] for one in stopped])
+        for one, stop in zip(stopped, stops, strict=True):
+            one["interruption"] = stop
+    return reply(told)
 
 
 def _attempts(ledger: Ledger, limit: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,9 +30,9 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class DashboardAddress:
-    """Where the dashboard listens, and which API it asks."""
+    """Where the dashboard listens, and which API it asks: `server`, unless `sign_in` names clusters."""
 
-    server: str
+    server: str = ""
     host: str = "127.0.0.1"
     port: int = 8501
     token_file: Path | None = None
@@ -51,7 +51,10 @@ class DashboardAddress:
         named = {f"--{name.replace('_', '-')}": str(file.resolve()) for name, file in files.items() if file is not None}
         given = [word for pair in named.items() for word in pair]
         insecure = ["--insecure-http"] if self.insecure_http else []
-        return ["--server", self.server, *given, *insecure, *self.sign_in.options]
+        asked = ["--server", self.server, *given, *insecure]
+        if self.sign_in.clusters:
+            asked = [f"--cluster={each.described(name)}" for name, each in self.sign_in.clusters.items()]
+        return [*asked, *self.sign_in.options]
 
     @property
     def url(self) -> str:
@@ -180,7 +183,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--server", required=True, envvar="FORESHOCK_SERVER", help="The API: http://HOST:PORT.")
+@click.option("--server", envvar="FORESHOCK_SERVER", help="The API: http://HOST:PORT; or --config with `clusters`.")
 @click.option("--port", default=8501, show_default=True, help="Port of the dashboard; 0 takes any free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address that the dashboard listens on.")
 @click.option(
@@ -192,24 +195,24 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--ca-file", envvar="FORESHOCK_CA_FILE", type=_FILE, help="Authorities to trust for https.")
 @click.option("--cert-file", envvar="FORESHOCK_CERT_FILE", type=_FILE, help="Client certificate (and key) in PEM.")
 @click.option("--key-file", envvar="FORESHOCK_KEY_FILE", type=_FILE, help="The client certificate's key.")
-@click.option("--config", "file", type=_FILE, help="YAML file with `dashboard` and `people`: how people sign in.")
+@click.option("--config", "file", type=_FILE, help="YAML file with `dashboard` and `people`: sign-in, clusters.")
 @click.option(
     "--insecure-http", is_flag=True, envvar="FORESHOCK_INSECURE_HTTP", help="Send the token over http:// too."
 )
-def dashboard(server: str, port: int, host: str, insecure_http: bool, file: Path | None, **files: Path | None) -> None:
+def dashboard(
+    server: str | None, port: int, host: str, insecure_http: bool, file: Path | None, **files: Path | None
+) -> None:
     """Show the cluster in a browser: what fails, what will, where the hours went, what is asked of the scheduler."""
-    if not server.startswith(("http://", "https://")):
-        raise Failure(f"--server {server!r} is no address: write http://HOST:PORT")
     sign_in, people = read_dashboard(file) if file is not None else (DashboardSignIn(), None)
     _check_sign_in(sign_in, host, files["token_file"])
-    bears_token = files["token_file"] is not None or sign_in.sign_in != "none"
-    why = clear_text(server) if bears_token and not insecure_http else None
-    if why is not None:
-        raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
+    if sign_in.clusters:
+        _check_alone(server, insecure_http, files)
+    else:
+        _check_server(server, insecure_http, files["token_file"] is not None or sign_in.sign_in != "none")
     if importlib.util.find_spec("streamlit") is None:
         raise Failure("`foreshock dashboard` needs the package streamlit: install foreshock[dashboard]")
     place = DashboardAddress(
-        server,
+        server or "",
         host,
         port or free_port(host=host),
         insecure_http=insecure_http,
@@ -217,12 +220,32 @@ def dashboard(server: str, port: int, host: str, insecure_http: bool, file: Path
         people=people,
         **files,
     )
-    for secret in (files["token_file"], files["key_file"]):
+    secrets = [secret for one in sign_in.clusters.values() for secret in (one.token_file, one.key_file)]
+    for secret in (files["token_file"], files["key_file"], *secrets):
         if (shared := shared_secret(secret)) is not None:
             print_text(shared, err=True)
     with _stopping_on_signals(), running(place) as child:
         print_text(f"Dashboard {place.url}")
         raise Failure(f"Streamlit ended by itself with status {child.wait()}: see its message above")
+
+
+def _check_server(server: str | None, insecure_http: bool, bears_token: bool) -> None:
+    """Refuse an address that is none, and one over which a token may not go."""
+    if server is None:
+        raise Failure("--server is missing: write http://HOST:PORT, or name `clusters` in the file of --config")
+    if not server.startswith(("http://", "https://")):
+        raise Failure(f"--server {server!r} is no address: write http://HOST:PORT")
+    why = clear_text(server) if bears_token and not insecure_http else None
+    if why is not None:
+        raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
+
+
+def _check_alone(server: str | None, insecure_http: bool, files: Mapping[str, Path | None]) -> None:
+    """With `clusters` each has its own address, token and certificates: what is given for all would go to each."""
+    given = {"server": server, "insecure_http": insecure_http or None, **files}
+    named = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]
+    if named:
+        raise Failure(f"{', '.join(named)}: leave it out: the file of --config names `clusters`, each with its own")
 
 
 def _check_sign_in(sign_in: DashboardSignIn, host: str, token_file: Path | None) -> None:
@@ -234,5 +257,5 @@ def _check_sign_in(sign_in: DashboardSignIn, host: str, token_file: Path | None)
         )
     if sign_in.sign_in == "oidc" and token_file is not None:
         raise Failure("--token-file: leave it out with `sign_in: oidc`: each person's own sign-in goes to the API")
-    if sign_in.sign_in == "proxy" and token_file is None:
+    if sign_in.sign_in == "proxy" and token_file is None and not sign_in.clusters:
         raise Failure("--token-file is missing: with `sign_in: proxy` the API takes a person's name from a token alone")

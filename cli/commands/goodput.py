@@ -285,7 +285,8 @@ def goodput(url: str, as_json: bool, **given: Any) -> None:
         if requested.cluster:
             print_cluster(connection, ledgers, requested, as_json)
             return
-    _print_all([(ledger.to_json(), ledger.attempts) for ledger in ledgers], requested.price, as_json)
+        shown = [(_named(connection, ledger.to_json()), ledger.attempts) for ledger in ledgers]
+    _print_all(shown, requested.price, as_json)
 
 
 def _explain_stops(engine: sa.Engine, run: str | None) -> None:
@@ -313,7 +314,15 @@ def _stored(engine: sa.Engine, run: str | None) -> list[tuple[Mapping[str, Any],
     if not found:
         with engine.connect() as connection:
             raise Failure(no_such_run(connection, run))
-    return found
+    with engine.connect() as connection:
+        return [(_named(connection, account), attempts) for account, attempts in found]
+
+
+def _named(connection: sa.Connection, account: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An account that calls GPUs by their index where that was told."""
+    from store.verdicts.gpu_index import named_culprits
+
+    return {**account, "interruptions": named_culprits(connection, account["run"], account["interruptions"])}
 
 
 def _print_all(ledgers: Sequence[tuple[Mapping[str, Any], int]], price: GpuHourPrice | None, as_json: bool) -> None:
@@ -362,8 +371,9 @@ def _interruption_row(reported: Mapping[str, Any]) -> dict[str, Any]:
     if culprit is not None:
         port = None if culprit["port"] is None else f"port {culprit['port']}"
         code = culprit["kind"] if culprit["code"] is None else f"{culprit['kind']} {culprit['code']}"
-        where = culprit["pci"] or culprit["uuid"] or culprit["index"]
-        name = " ".join(str(x) for x in (culprit["node"], culprit["type"], where, port, f"({code})") if x is not None)
+        address = culprit["pci"] or culprit["uuid"]
+        parts = (culprit["node"], culprit["type"], culprit["index"], address, port, f"({code})")
+        name = " ".join(str(part) for part in parts if part is not None)
     return {
         "time": reported["time"][:19] + "Z",
         "cause": reported["cause"],

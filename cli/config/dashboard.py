@@ -1,7 +1,10 @@
-"""The dashboard's part of a configuration: how people sign in. `people` of the same file names the provider.
+"""The dashboard's part of a configuration: how people sign in, and which clusters it shows. `people` of the same file
+names the provider.
 
     people: {issuer: https://sso.example.com/realms/cluster, audience: foreshock, roles: {...}}
     dashboard: {sign_in: oidc, address: https://foreshock.example.com, client_secret_file: /etc/foreshock/oidc-secret}
+
+    dashboard: {clusters: {west: {server: https://west.example.com:10870, token_file: /etc/foreshock/west-token}}}
 
 The same file may serve the server, which has no use for this part.
 """
@@ -9,8 +12,10 @@ The same file may serve the server, which has no use for this part.
 import ipaddress
 import json
 import os
+import re
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -20,13 +25,37 @@ from cli.config.fill import fill
 from cli.config.policy_table import located, read_yaml
 from cli.console.errors import Failure
 from cli.console.files import secret_file
+from wire.access.address import clear_text
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# It stands in addresses and in a choice.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """One cluster's API, and what is shown to it and to no other."""
+
+    server: str
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    insecure_http: bool = False  # its token may go in clear text: something else encrypts the way
+
+    def described(self, name: str) -> str:
+        """What the dashboard's program is told of it, as JSON; the token stays in its file."""
+        files = {key: getattr(self, key) for key in ("token_file", "ca_file", "cert_file", "key_file")}
+        paths = {key: str(file.resolve()) for key, file in files.items() if file is not None}
+        return json.dumps({"name": name, "server": self.server, "insecure_http": self.insecure_http, **paths})
 
 
 @dataclass(frozen=True, slots=True)
 class DashboardSignIn:
-    """How people come to the dashboard: by the provider of `people`, by a proxy that signs them in, or not at all."""
+    """How people come to the dashboard: by the provider of `people`, by a proxy that signs them in, or not at all.
+
+    And to which `clusters`, by name; none: to the one of `--server`.
+    """
 
     sign_in: Literal["none", "oidc", "proxy"] = "none"
     address: str = ""  # as browsers see the dashboard: the provider sends people back to it
@@ -37,6 +66,7 @@ class DashboardSignIn:
     person_header: str = "X-Forwarded-Email"
     groups_header: str = "X-Forwarded-Groups"
     hosts: tuple[str, ...] = ()  # more names by which browsers may ask for the dashboard
+    clusters: Mapping[str, ClusterAddress] = field(default_factory=dict)
 
     def served_hosts(self, host: str) -> list[str]:
         """The names by which browsers may ask for it, without ports; none: any name."""
@@ -83,11 +113,35 @@ def _check(sign_in: DashboardSignIn, people: PeopleSettings | None, place: str) 
             raise Failure(f"{place}, address: expected https://HOST as browsers see it (http:// on the loopback alone)")
     if sign_in.sign_in == "proxy" and not sign_in.proxies:
         raise Failure(f"{place}, proxies: is missing: anybody could name a person in {sign_in.person_header}")
+    if sign_in.clusters and sign_in.sign_in == "oidc":
+        raise Failure(
+            f"{place}, clusters: a person's sign-in would hold at each of them, so that one could use it at another: "
+            "start one dashboard for each, or have a proxy sign people in (`sign_in: proxy`)"
+        )
+    for name, cluster in sign_in.clusters.items():
+        _check_cluster(name, cluster, sign_in, f"{place}, clusters")
     for proxy in sign_in.proxies:
         try:
             ipaddress.ip_network(proxy, strict=False)
         except ValueError as error:
             raise Failure(f"{place}, proxies: {proxy[:60]!r} is no address or network") from error
+
+
+def _check_cluster(name: str, cluster: ClusterAddress, sign_in: DashboardSignIn, place: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise Failure(f"{place}: {name[:80]!r} is no name: letters, digits, dots, dashes and underscores, at most 63")
+    place = f"{place}, {name}"
+    if not cluster.server.startswith(("http://", "https://")):
+        raise Failure(f"{place}, server: {cluster.server[:80]!r} is no address: write http://HOST:PORT")
+    if sign_in.sign_in == "proxy" and cluster.token_file is None:
+        raise Failure(f"{place}, token_file: is missing: the API takes a person's name from a token alone")
+    why = None if cluster.token_file is None or cluster.insecure_http else clear_text(cluster.server)
+    if why is not None:
+        raise Failure(f"{place}, server: {why}; or `insecure_http: true`, where a mesh or tunnel encrypts the way")
+    for key in ("token_file", "ca_file", "cert_file", "key_file"):
+        file: Path | None = getattr(cluster, key)
+        if file is not None and not file.is_file():
+            raise Failure(f"{place}, {key}: {file} is no file")
 
 
 def write_secrets(sign_in: DashboardSignIn, people: PeopleSettings, file: Path) -> None:

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from collections import abc
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -92,8 +93,9 @@ def convert(kind: Any, value: Any, place: str) -> Any:
         return _words(value, place)
     if kind == GpuHourPrice | None:
         return _price(value, place)
-    if kind == Mapping[str, str]:
-        return {key: convert(str, found, f"{place}, {key}") for key, found in mapping(value, place).items()}
+    if get_origin(kind) is abc.Mapping:
+        of = get_args(kind)[1]
+        return {key: convert(of, found, f"{place}, {key}") for key, found in mapping(value, place).items()}
     if kind is float and type(value) in (int, float):
         value = float(value)
     if type(value) is kind and (kind in (str, bool) or 0 <= value < math.inf):

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.panels import page
+from dashboard.panels import links, page
 from dashboard.panels.page import Site
 from dashboard.text import words
 from wire.nodes import SearchResultJson
@@ -91,7 +91,9 @@ def _link(one: SearchResultJson, pages: Mapping[str, Any]) -> None:
         st.caption(label, width="content")
         return
     name, query = where
-    st.page_link(pages[name], label=label, icon=_ICONS.get(one.kind), query_params=query, width="content")
+    st.page_link(
+        pages[name], label=label, icon=_ICONS.get(one.kind), query_params=links.query(**query), width="content"
+    )
 
 
 def place_of(one: SearchResultJson) -> tuple[str, dict[str, str]] | None:

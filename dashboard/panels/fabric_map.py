@@ -16,6 +16,7 @@ import msgspec
 import streamlit as st
 from streamlit.components.v1 import declare_component
 
+from dashboard.panels import links
 from dashboard.panels import page as panels
 from dashboard.panels.page import Site
 from dashboard.text import words
@@ -51,7 +52,7 @@ def show(site: Site) -> None:
     """The map, or why there is none; whoever opens a node on it comes to the node's page."""
     told = news(st.session_state, st.session_state.get(KEY))
     if "open" in told and site.node_page is not None:
-        st.switch_page(site.node_page, query_params={"node": told["open"]})
+        st.switch_page(site.node_page, query_params=links.query(node=told["open"]))
     held: HeldMap | None = None if "whole" in told else st.session_state.get(_HELD)
     with panels.troubles():
         st.session_state[_HELD] = held = renewed(site, held)

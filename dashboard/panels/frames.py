@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
 import streamlit as st
 
 from dashboard.charts import ledger_charts
+from dashboard.panels import links
 from dashboard.text import words
 from dashboard.text import words as vocabulary
 from store.visible_text import csv_value
@@ -38,7 +38,7 @@ def incident_rows(
     """
     rows = [
         {
-            "open": f"incidents?incident={quote(i.id, safe='')}",
+            "open": links.address("incidents", incident=i.id),
             "when": words.when(i.start, now),
             "severity": [i.severity],
             "node": i.node or words.DASH,

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.client import ApiProblem
-from dashboard.panels import frames, page
+from dashboard.panels import frames, links, page
 from dashboard.panels.page import Site
 from dashboard.text import words
 from dashboard.text import words as vocabulary
@@ -81,7 +81,9 @@ def _evidence_pages(site: Site, hint: HintJson) -> None:
     with st.container(horizontal=True, gap="small"):
         for name, ident in found.items():
             if isinstance(ident, str) and ident:
-                st.page_link(pages[name], label=f"Its {name}", query_params={name: ident}, width="content")
+                st.page_link(
+                    pages[name], label=f"Its {name}", query_params=links.query(**{name: ident}), width="content"
+                )
 
 
 def facts(hint: HintJson, now: datetime) -> list[str]:

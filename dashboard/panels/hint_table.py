@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
 import streamlit as st
 
 from dashboard.client import PAGE, ApiProblem
-from dashboard.panels import frames, hint_card, page
+from dashboard.panels import frames, hint_card, links, page
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
 from dashboard.text import words
@@ -134,7 +133,7 @@ def evidence_page(hint: HintJson) -> str | None:
     for name in ("incident", "verdict"):
         ident = hint.evidence.get(name)
         if isinstance(ident, str) and ident:
-            return f"{name}s?{name}={quote(ident, safe='')}"
+            return links.address(f"{name}s", **{name: ident})
     return None
 
 

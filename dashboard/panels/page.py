@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from dashboard.client import ApiClient, ApiProblem, SignInOver
+from dashboard.panels import links
 from dashboard.text import time_range, words
 from dashboard.text import words as vocabulary
 from dashboard.text.time_range import TimeRange
@@ -23,7 +24,6 @@ T = TypeVar("T")
 REFRESH_S = 3.0
 # Whom a server without tokens takes everybody for.
 ANYBODY = "loopback"
-NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
 _CLOCK_SKEW = timedelta(minutes=2)
 
 _BANNERS = {
@@ -49,16 +49,6 @@ class Site:
     def may(self, scope: str) -> bool:
         """Whether the person, or the dashboard's token, may do something."""
         return scope in self.caller.scopes
-
-
-def nodes(site: Site) -> list[NodeJson]:
-    """Every node; a large cluster is requested less often than a page is drawn."""
-    held: tuple[float, list[NodeJson]] | None = st.session_state.get("nodes")
-    now = time.monotonic()
-    if held is None or now - held[0] >= len(held[1]) / NODES_PER_S:
-        held = (now, site.client.nodes())
-        st.session_state["nodes"] = held
-    return held[1]
 
 
 def kept(name: str, of: object, for_s: float, read: Callable[[], T]) -> T:
@@ -137,7 +127,7 @@ def empty(text: str) -> None:
 def node_link(site: Site, name: str | None) -> None:
     """The node's name, leading to its page."""
     if name and site.node_page is not None:
-        st.page_link(site.node_page, label=words.plain(name), query_params={"node": name})
+        st.page_link(site.node_page, label=words.plain(name), query_params=links.query(node=name))
     else:
         st.markdown(f"**{words.plain(name or 'no node')}**")
 
@@ -198,7 +188,8 @@ def _printed(site: Site, path: str) -> bytes:
 def run_link(site: Site, name: str, label: str = "") -> None:
     """The run's name, leading to its page."""
     if site.run_page is not None:
-        st.page_link(site.run_page, label=label or words.plain(name), query_params={"run": name}, width="content")
+        shown = label or words.plain(name)
+        st.page_link(site.run_page, label=shown, query_params=links.query(run=name), width="content")
     else:
         st.markdown(f"**{words.plain(name)}**", width="content")
 

@@ -7,7 +7,7 @@ from typing import Literal
 import streamlit as st
 
 from dashboard.client import ApiProblem
-from dashboard.panels import frames, page
+from dashboard.panels import frames, links, page
 from dashboard.panels.page import Site
 from dashboard.text import words
 from wire.events import LifeJson, ThreadEntryJson
@@ -57,7 +57,10 @@ def draw(site: Site, kind: str, ident: str, life: LifeJson | None, now: datetime
             st.button(label, key=f"{step}_{ident}", help=None if quiet else SILENCE, on_click=take, args=args)
         if incident is not None and site.incident_page is not None:
             st.page_link(
-                site.incident_page, label="Open its incident", query_params={"incident": incident}, width="content"
+                site.incident_page,
+                label="Open its incident",
+                query_params=links.query(incident=incident),
+                width="content",
             )
     if life.again:
         st.caption(f":material/replay: {words.plain(life.again[:1].upper() + life.again[1:])}.")

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import streamlit as st
 
-from dashboard.panels import frames, thread
+from dashboard.panels import frames, links, thread
 from dashboard.panels.page import Site
 from dashboard.text import verdicts as sayings
 from dashboard.text import words
@@ -55,7 +55,7 @@ def link(site: Site, verdict: VerdictJson) -> None:
     """Its name, leading to its page."""
     name = words.plain(words.shown(sayings.title(verdict))[:120])
     if site.verdict_page is not None and verdict.id:
-        st.page_link(site.verdict_page, label=name, query_params={"verdict": verdict.id})
+        st.page_link(site.verdict_page, label=name, query_params=links.query(verdict=verdict.id))
     else:
         st.markdown(f"**{name}**", width="content")
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import streamlit as st
 
 from dashboard.client import ApiProblem
-from dashboard.panels import fabric_map, frames, stops
+from dashboard.panels import fabric_map, frames, links, stops
 from dashboard.panels import page as panels
 from dashboard.panels import thread as people
 from dashboard.panels import verdicts as verdict_panels
@@ -18,6 +18,7 @@ from wire.cluster import ClusterJson
 from wire.events import IncidentJson
 from wire.nodes import NodeJson
 
+FIRST_S = 1.0  # what is wrong, and what is said, is asked for so often
 ATTENTION = 6
 STOP_S = 15.0  # what stopped the run is requested so often
 RECENT = 300  # incidents read
@@ -29,13 +30,16 @@ _SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the pa
 
 
 def page(site: Site) -> None:
-    """The whole page; everything on it moves."""
+    """Three rows, each drawn again by itself: what is wrong and what is said within a second, the rest has time."""
     fabric_map.begin()
-    _live(site)
+    _first(site)
+    _places(site)
+    _said(site)
 
 
-@st.fragment(run_every=panels.REFRESH_S)
-def _live(site: Site) -> None:
+@st.fragment(run_every=FIRST_S)
+def _first(site: Site) -> None:
+    """The verdict and what can be done about it, the state of the whole, its figures."""
     with panels.troubles():
         cluster = site.client.cluster()
         verdicts = site.client.open_verdicts(VERDICTS)
@@ -47,20 +51,51 @@ def _live(site: Site) -> None:
             panels.banner(*words.headline(cluster))
         _last_stop(site, cluster)
         panels.as_of(cluster)
-        if not cluster.nodes:
-            return
-        _metrics(cluster)
-        nodes = panels.nodes(site)
+        if cluster.nodes:
+            _metrics(cluster)
+
+
+def _known(site: Site) -> ClusterJson | None:
+    """The cluster, where there is one to draw; that there is none, or no answer, the first row says."""
+    try:
+        cluster = site.client.cluster()
+    except ApiProblem:
+        return None
+    return cluster if cluster.nodes else None
+
+
+@st.fragment(run_every=panels.REFRESH_S)
+def _places(site: Site) -> None:
+    """Where it is: the map, the incidents, what is behind them and which nodes to look at."""
+    cluster = _known(site)
+    if cluster is None:
+        return
+    left, right = st.columns([8, 5], gap="medium")
+    with left:
+        _map(site, cluster)  # first of all: its frame takes a while to load in the browser
+        noted = st.container()
+    with panels.troubles():
+        verdicts = site.client.open_verdicts(VERDICTS)
         incidents = site.client.incidents(RECENT, until=cluster.now + _SKEW)
         within, reach = _within(site, cluster, incidents)
         ahead = site.client.incidents_since(RECENT, since=cluster.now + _SKEW)
-        left, right = st.columns([8, 5], gap="medium")
         with left:
-            _map(site, nodes, cluster)
             _incidents((within, reach), ahead, cluster, sayings.by_incident(verdicts))
         with right:
             verdict_panels.cards(site, verdicts, cluster.now)
+            nodes = site.client.nodes()
             _attention(site, nodes, [*ahead, *incidents], cluster)
+        with noted:
+            _noted(site, nodes)
+
+
+@st.fragment(run_every=FIRST_S)
+def _said(site: Site) -> None:
+    """The events as they come, and who is silent."""
+    cluster = _known(site)
+    if cluster is None:
+        return
+    with panels.troubles():
         _feed(site, cluster)
         _sources(cluster)
 
@@ -91,7 +126,7 @@ def _last_stop(site: Site, cluster: ClusterJson) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f":material/timelapse: {stops.sentence(ledger, cluster.now)}.", width="content")
         if site.goodput_page is not None:
-            st.page_link(site.goodput_page, label="What it lost", query_params={"run": run}, width="content")
+            st.page_link(site.goodput_page, label="What it lost", query_params=links.query(run=run), width="content")
 
 
 def _metrics(cluster: ClusterJson) -> None:
@@ -143,11 +178,10 @@ def _counted(states: Mapping[str, int], *names: str) -> str:
     return words.count(sum(states.get(name, 0) for name in names) if states else None)
 
 
-def _map(site: Site, nodes: Sequence[NodeJson], cluster: ClusterJson) -> None:
+def _map(site: Site, cluster: ClusterJson) -> None:
     _inventory(cluster, cluster.states.get("unknown", 0))
     st.subheader("Fabric", anchor=False)
     fabric_map.show(site)
-    _noted(site, nodes)
     if cluster.model is None:
         panels.empty("No node is scored yet: `foreshock train --db URL` fits the model from the outages known so far.")
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from urllib.parse import quote
 
 import streamlit as st
 
 from dashboard.charts import charts
-from dashboard.panels import frames, node_history
+from dashboard.panels import frames, links, node_history
 from dashboard.panels import page as panels
 from dashboard.panels import verdicts as verdict_panels
 from dashboard.panels.node_history import PAST, REACH, WEEK
@@ -33,7 +32,7 @@ MOST_BAD = 6  # neighbours that are not well, by name
 def page(site: Site) -> None:
     """The selector (kept in the address as ?node=), then the node."""
     with panels.troubles():
-        names = [node.node for node in frames.worst_first(panels.nodes(site))]
+        names = [node.node for node in frames.worst_first(site.client.nodes())]
         if not names:
             panels.empty(
                 "No node is known yet: start `foreshock sidecar` on one, or load an archive with `foreshock ingest`."
@@ -164,7 +163,7 @@ def _neighbours(site: Site, node: NodeJson) -> None:
     """Who hangs under the same leaf: who suffers where it fails, and who shows that it is no fault of this node."""
     if node.leaf is None:
         return
-    found = frames.worst_first([one for one in panels.nodes(site) if one.leaf == node.leaf and one.node != node.node])
+    found = frames.worst_first([one for one in site.client.nodes() if one.leaf == node.leaf and one.node != node.node])
     st.subheader(f"Under the same leaf, {words.plain(node.leaf)}", anchor=False)
     if not found:
         st.caption("No other node is known under it.")
@@ -183,7 +182,7 @@ def neighbour_rows(found: Sequence[NodeJson]) -> list[frames.Row]:
     """A node a row, with its page."""
     return [
         {
-            "open": f"node?node={quote(one.node, safe='')}",
+            "open": links.address("node", node=one.node),
             "node": words.shown(one.node),
             "state": words.state(one.state),
             "risk": words.risk(one.score_24h),

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.charts import attempts as attempt_charts
 from dashboard.charts.charts import CONFIG
 from dashboard.client import ApiProblem
-from dashboard.panels import frames, stops
+from dashboard.panels import frames, links, stops
 from dashboard.panels import page as panels
 from dashboard.panels.page import Site
 from dashboard.text import words
@@ -81,7 +81,8 @@ def _live(site: Site, run: str) -> None:
         panels.as_of(cluster)
         _course(told, cluster)
         if site.goodput_page is not None:
-            st.page_link(site.goodput_page, label="Where its time went, and what it lost", query_params={"run": run})
+            label = "Where its time went, and what it lost"
+            st.page_link(site.goodput_page, label=label, query_params=links.query(run=run))
 
 
 def headline(told: AttemptsJson, ledger: LedgerJson, now: datetime) -> tuple[str, str]:

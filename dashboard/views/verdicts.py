@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import streamlit as st
 
-from dashboard.panels import frames
+from dashboard.panels import frames, links
 from dashboard.panels import page as panels
 from dashboard.panels import thread as people
 from dashboard.panels import verdicts as parts
@@ -166,7 +166,7 @@ def _incidents(site: Site, verdict: VerdictJson) -> None:
     with st.expander(f"Its incidents ({len(verdict.incidents):,})", key="incidents", expanded=few):
         for ident in verdict.incidents[:MOST_LINKS]:
             label = words.plain(words.shown(f"incident {ident}")[:120])
-            st.page_link(site.incident_page, label=label, query_params={"incident": ident})
+            st.page_link(site.incident_page, label=label, query_params=links.query(incident=ident))
 
 
 def _changes(verdict: VerdictJson, cluster: ClusterJson) -> None:

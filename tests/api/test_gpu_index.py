@@ -8,8 +8,12 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from folding import fold_all
 
+from goodput.stored.computation import compute
 from store.database.connections import writing
+from store.events.append import append_jobs
 from store.records.event import Device, format_time
+from store.records.job import Job
+from store.runs.ledgers import save_ledgers
 from store.tables import schema
 from store.verdicts.verdict_log import VerdictChange
 
@@ -76,3 +80,22 @@ def test_a_device_that_was_written_in_short_is_answered(client: TestClient, engi
         connection.execute(schema.incidents.update().values(device={"type": "gpu"}))
     found = client.get("/api/v1/incidents").json()["items"]
     assert [one["device"]["type"] for one in found] == ["gpu", "gpu"]
+
+
+def test_the_culprit_of_a_run_is_called_as_its_incident_is(client: TestClient, engine: sa.Engine) -> None:
+    """By what a verdict says of the GPU, else by another line of the incident; a GPU of which nobody tells it: not."""
+    ended = NOW - timedelta(minutes=4)
+    begun = ended - timedelta(hours=1)
+    nodes = ("n1", "n2", "n3")
+    with writing(engine).begin() as connection:
+        append_jobs(connection, [Job(n, f"run-{n}", "NODE_FAIL", begun, begun, ended, 1, n) for n in nodes])
+    both = KERNEL | {"index": 3}
+    page = {"source": "dcgm", "severity": "error", "message": "gone"}
+    sent(client, engine, *(xid(node, 0, KERNEL) for node in nodes), xid("n2", 2, both, **page))
+    own = replace(GPU, node="n1", nodes=("n1",), device=Device("gpu", pci=PCI, index=5), since=NOW)
+    save(engine, VerdictChange(replace(own, id="g0"), "opened"))
+    with writing(engine).begin() as connection:
+        save_ledgers(connection, [ledger for n in nodes if (ledger := compute(connection, f"run-{n}", NOW))])
+    for node, index in zip(nodes, (5, 3, None), strict=True):
+        (stop,) = client.get(f"/api/v1/runs/run-{node}/goodput").json()["interruptions"]
+        assert (stop["culprit"]["pci"], stop["culprit"]["index"]) == (PCI, index), node

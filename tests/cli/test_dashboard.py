@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_is_refused_in_one_sentence() -> None:
     [
         (["--server", "cluster:10870"], "is no address: write http://HOST:PORT"),
         (["--server", "http://127.0.0.1:9", "--token-file", "/nowhere/token"], "does not exist"),
-        ([], "Missing option '--server'"),
+        ([], "--server is missing: write http://HOST:PORT"),
     ],
 )
 def test_bad_usage_ends_with_status_2(options: list[str], says: str) -> None:

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from cli.commands.dashboard import DashboardAddress, command, dashboard
 from cli.config.dashboard import DashboardSignIn, read_dashboard, write_secrets
 from cli.console.errors import Failure
+from dashboard.app import arguments, places
+from dashboard.client import ApiAddress
 
 PEOPLE = "people: {issuer: 'https://sso.example', audience: foreshock, roles: {admin: [root]}}\n"
 
@@ -41,6 +43,24 @@ def test_the_servers_file_serves_the_dashboard(tmp_path: Path) -> None:
         (PEOPLE + "dashboard: {sign_in: proxy, proxies: [proxy.example]}", "is no address or network"),
         (PEOPLE + "dashboard: {sign_im: proxy}", "did you mean 'sign_in'"),
         (PEOPLE + "dashboard: {sign_in: ldap}", "is none of none, oidc, proxy"),
+        ("dashboard: {clusters: {'a b': {server: 'http://127.0.0.1:9'}}}", "'a b' is no name"),
+        ("dashboard: {clusters: {west: {server: 'west:10870'}}}", "clusters, west, server: 'west:10870' is no address"),
+        ("dashboard: {clusters: {west: {sever: x}}}", "did you mean 'server'"),
+        ("dashboard: {clusters: {west: {}}}", "a key is missing"),
+        ("dashboard: {clusters: {west: {server: 'https://west', token_file: nowhere}}}", "nowhere is no file"),
+        (
+            "dashboard: {clusters: {west: {server: 'http://west', token_file: x}}}",
+            "would carry the token in clear text",
+        ),
+        (
+            "dashboard: {sign_in: proxy, proxies: [10.0.0.1], clusters: {west: {server: 'https://west'}}}",
+            "clusters, west, token_file: is missing",
+        ),
+        (
+            PEOPLE + "dashboard: {sign_in: oidc, client_secret_file: x, address: 'https://a.example', "
+            "clusters: {west: {server: 'https://west'}}}",
+            "start one dashboard for each",
+        ),
         ("people: {issuer: 'http://sso.example', audience: x, roles: {admin: [a]}}", "expected https://"),
         ("people: {issuer: 'https://sso.example', roles: {admin: [a]}}", "go together"),
         ("people: {issuer: 'https://sso.example', audience: x}", "nobody has one"),
@@ -92,6 +112,29 @@ def test_a_persons_sign_in_goes_over_tls(tmp_path: Path) -> None:
     oidc = PEOPLE + "dashboard: {sign_in: oidc, client_secret_file: x, address: 'https://a.example'}"
     given = ["--server", "http://foreshock.example:10870", "--config", str(written(tmp_path, oidc))]
     assert "in clear text" in CliRunner().invoke(dashboard, given).output
+
+
+def test_each_cluster_has_its_own_token_and_no_other(tmp_path: Path) -> None:
+    """What is given for all would go to each; the dashboard's program gets each file with its cluster alone."""
+    for name in ("west", "east"):
+        (tmp_path / name).write_text("a token\n")
+    text = f"""dashboard:
+  clusters:
+    west: {{server: 'https://west.example:10870', token_file: {tmp_path}/west}}
+    east: {{server: 'http://east.example:10870', token_file: {tmp_path}/east, insecure_http: true}}
+    plain: {{server: 'http://127.0.0.1:10870'}}
+"""
+    file = written(tmp_path, text)
+    sign_in, _ = read_dashboard(file)
+    known = places(arguments(DashboardAddress(sign_in=sign_in).handed_on))
+    assert known == {
+        "west": (ApiAddress("https://west.example:10870"), tmp_path / "west"),
+        "east": (ApiAddress("http://east.example:10870", insecure_http=True), tmp_path / "east"),
+        "plain": (ApiAddress("http://127.0.0.1:10870"), None),
+    }
+    given = ["--port", "0", "--config", str(file), "--token-file", str(tmp_path / "west"), "--server", "http://x"]
+    assert "--server, --token-file: leave it out" in CliRunner().invoke(dashboard, given).output
+    assert "--server is missing" in CliRunner().invoke(dashboard, ["--port", "0"]).output
 
 
 def test_any_name_is_served_where_none_is_known() -> None:

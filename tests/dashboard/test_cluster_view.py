@@ -246,22 +246,6 @@ def test_a_twelve_thousand_node_cluster_names_the_first_six_bad_ones(drawn: Open
     assert said.count("likely to fail within a day") == 6
 
 
-def test_a_large_list_of_nodes_is_not_asked_for_at_every_turn(drawn: Opened, api: Any) -> None:
-    """Three seconds later the page is drawn again: a large cluster's nodes are still good, a small one's are not."""
-    listed(api, *({"node": f"gpu-{i:05}", "state": "ok"} for i in range(12_000)))
-    shown = drawn("cluster")
-    shown.run()
-    assert [path for _, path, _, _ in api.asked].count("nodes") == 1
-    listed(api, {"node": "box", "state": "ok"})
-    del shown.session_state["nodes"]
-    asked = len([path for _, path, _, _ in api.asked if path == "nodes"])
-    shown.run()
-    held_at, held = shown.session_state["nodes"]
-    shown.session_state["nodes"] = (held_at - 1.0, held)
-    shown.run()
-    assert [path for _, path, _, _ in api.asked].count("nodes") == asked + 2
-
-
 def test_states_of_a_newer_server_are_not_called_well(drawn: Opened, api: Any) -> None:
     """In the answer, the legend and the list."""
     listed(api, {"node": "a", "state": "dreaming"}, {"node": "b", "state": "ok"})

@@ -6,17 +6,23 @@ temporary folder. Then axe-core on every page. One server, one dashboard and one
 """
 
 import csv
+import hashlib
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from real.axe import axe_script, violations
 from real.chromium import CHROMIUM, Page, opened
+from real.foreshock import serve
 from real.programs import wait_for
 from real.visitor import Visitor
 from stopped_run import BLIND, FAULTY, LIKELY, Place, night
 
+from cli.commands.dashboard import DashboardAddress, running
+from cli.config.dashboard import ClusterAddress, DashboardSignIn
+from cli.processes.children import free_port
 from dashboard.app import PAGES
 
 pytestmark = [
@@ -30,6 +36,12 @@ BESIDE = """[...document.querySelectorAll('body *')].filter(one => {
   const box = one.getBoundingClientRect();
   return box.left < 0 || box.right > innerWidth || document.documentElement.scrollWidth > innerWidth;
 }).map(one => one.outerHTML.slice(0, 200))"""
+# Where the choice of the cluster is.
+CHOICE = """(() => {
+  const box = document.querySelector('input[aria-label*=Cluster]').getBoundingClientRect();
+  return [box.x + box.width / 2, box.y + box.height / 2];
+})()"""
+OPTIONS = "[...document.querySelectorAll('[role=option]')].map(one => one.innerText.trim())"
 FIRST = "Newest incidents"  # stands on the first page alone
 MAP = "document.querySelector('iframe[title*=fabric_map]').contentWindow.document"
 # Where the map's button is, by its frame's place on the page.
@@ -285,6 +297,61 @@ def test_that_the_incident_is_over(visitor: Visitor) -> None:
     visitor.sees("What was said")  # the first page has a button of that name, too
     visitor.press("Close")
     visitor.sees("closed, with loopback", "Open again")
+
+
+@contextmanager
+def guarded(folder: Path, token: str) -> Iterator[tuple[str, Path]]:
+    """The address of an empty cluster that takes one token alone, and the token's file."""
+    (folder / "token").write_text(token)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    (folder / "server.yaml").write_text(f"tokens: [{{name: eye, sha256: {digest}, scopes: [read]}}]\n")
+    with serve(f"sqlite:///{folder / 'x.db'}", folder, "--config", str(folder / "server.yaml")) as server:
+        yield server.url, folder / "token"
+
+
+def test_another_cluster_is_chosen_in_the_bar(page: Page, place: Place, tmp_path: Path) -> None:
+    """Each by its own token, one gone, one that is none; the address and each link say which."""
+    visitor = Visitor(page)
+    with guarded(tmp_path, "of the south alone") as (south, token):
+        clusters = {
+            "north": ClusterAddress(place.api),
+            "south": ClusterAddress(south, token),
+            "gone": ClusterAddress("http://127.0.0.1:9"),
+        }
+        several = DashboardAddress(port=free_port(), sign_in=DashboardSignIn(clusters=clusters))
+        with running(several):
+            page.call("Page.navigate", url=several.url)
+            visitor.sees(FIRST, "GPU 5 of gpu-003", "served by", place.api)
+            links = page.evaluate("""[...document.querySelectorAll('a[href*="node="]')].map(one => one.search)""")
+            assert links and all("cluster=north" in one for one in links)
+            visitor.screenshot(tmp_path / "north.png")
+            _choose(visitor, "south")
+            visitor.sees("served by", south)
+            visitor.sees_no("gpu-003", "wants a token")
+            _choose(visitor, "gone")
+            visitor.sees("Nothing answers at http", "served by http://127.0.0.1:9")
+            visitor.screenshot(tmp_path / "gone.png")
+            _choose(visitor, "north")
+            visitor.sees(FIRST, "GPU 5 of gpu-003")
+            visitor.press(FAULTY)
+            visitor.sees(f"{FAULTY} is faulty")
+            assert page.evaluate("new URLSearchParams(location.search).get('cluster')") == "north"
+            page.call("Page.navigate", url=f"{several.url}/?cluster=*none*")
+            visitor.sees("No cluster is called *none*")
+            visitor.screenshot(tmp_path / "none.png")
+    page.call("Page.navigate", url=place.dashboard)  # where the others begin
+
+
+def _choose(visitor: Visitor, name: str) -> None:
+    """Another cluster; the browser goes there."""
+    visitor.press_at(*visitor.page.evaluate(CHOICE))
+    visitor.types(name)
+    wait_for("it is the one option", lambda: visitor.page.evaluate(OPTIONS) == [name])
+    visitor.key("Enter")
+    wait_for(
+        f"the address is of {name}",
+        lambda: visitor.page.evaluate("new URLSearchParams(location.search).get('cluster')") == name,
+    )
 
 
 # What axe-core finds and we leave, each with its reason.
