@@ -12,7 +12,8 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from typing import Any, BinaryIO
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import number
-from parsers.dumps.checkpoint_files import FileContent, content_of, cost_of, tells
+from parsers.dumps.checkpoint_files import FileContent, content_of, most_read, tells
 from parsers.formats.checkpoints import TRACKERS, CheckpointEntry, CheckpointSave, event_of, iteration_in, saves_of
 from store.records.event import Event
 
@@ -31,22 +32,24 @@ from store.records.event import Event
 #     for place in scan.saves(): entries, skipped = scan.read(place)
 #
 # A look reads MOST_NAMES names and the times of MOST_FILES files, of one save FILES_OF_ONE, and opens MOST_OPENED that
-# have changed, MOST_READ bytes of them. Links are not followed, and what is no plain file is not read.
+# have changed, MOST_READ bytes of them; a save that is left over is read by the next one, first. Links are not
+# followed, and what is no plain file is not read.
 
 MOST_NAMES = 20_000
 MOST_FILES = 10_000
 FILES_OF_ONE = 2_000
 MOST_OPENED = 2_000
-# What a look reads of files that have changed, bytes, and how many names of others it keeps of all.
+# What a look reads of files that have changed, and what it keeps of the names of others in all, bytes.
 MOST_READ = 256 * 1024 * 1024
-MOST_NAMED = 50_000
+MOST_KEPT = 8 * 1024 * 1024
+_NAME_BYTES = 100  # of a name besides its letters
 _DEPTH = 2  # folders between the directory and the saves
 _INNER_DEPTH = 4  # folders within a save
 _MAX_TRACKER_BYTES = 256
 
 
 class CheckpointScan:
-    """A look: `names` and `files` count what it has read, `full` whether it left something out.
+    """A look: `names` and `files` count what it has read, `full` whether it left something out, `left` which saves.
 
     `contents` = by path the time, size and content of what was opened, with those of `known` that are as they were.
     """
@@ -55,20 +58,37 @@ class CheckpointScan:
         self._root = root
         self.names = self.files = 0
         self.full = False
+        self.left: set[str] = set()
         self._known = known or {}
-        self._opened = self._read = self._named = 0
+        self._opened = self._read = self._kept = 0
         self.contents: dict[str, tuple[float, int, FileContent]] = {}
 
-    def saves(self) -> list[str]:
-        """The paths of what is named as a save, the newest iterations first: where not all can be read, they count."""
+    def saves(self, first: Set[str] = frozenset()) -> list[str]:
+        """The paths of what is named as a save, the newest iterations first: where not all can be read, they count.
+
+        Args:
+            first: what the last look left over goes before them.
+        """
         found = list(self._saves(self._root, _DEPTH))
-        return sorted(found, key=lambda path: -(iteration_in(path.rpartition("/")[2]) or 0))
+        return sorted(found, key=lambda path: (path not in first, -(iteration_in(path.rpartition("/")[2]) or 0)))
 
     def read(self, place: str) -> tuple[list[CheckpointEntry], int]:
-        """The files of one save, and how many were left out."""
-        if not Path(place).is_dir():
+        """The files of one save, and how many were left out; none of a save that is `left`."""
+        entries, skipped = self._files(place)
+        if skipped:  # nobody can say then which files are missing
+            return entries, skipped
+        told = [self._with_content(entry) for entry in entries]
+        known = [one for one in told if one is not None]
+        if len(known) < len(told):  # what was not opened may be what is cut short
+            self.full = True
+            self.left.add(place)
+            return [], 0
+        return known, 0
+
+    def _files(self, place: str) -> tuple[list[CheckpointEntry], int]:
+        if not _is_dir(place):
             found = self._file(place)
-            return ([] if found is None else [self._with_content(found)]), 0
+            return ([] if found is None else [found]), 0
         entries: list[CheckpointEntry] = []
         folders, skipped = [(place, _INNER_DEPTH)], 0
         while folders:
@@ -81,9 +101,7 @@ class CheckpointScan:
                 elif (found := self._file(entry.path)) is not None:
                     entries.append(found)
         self.full |= self.files >= MOST_FILES
-        if skipped:  # nobody can say then which files are missing
-            return entries, skipped
-        return [self._with_content(entry) for entry in entries], 0
+        return entries, skipped
 
     def trackers(self, folder: str) -> list[CheckpointEntry]:
         """The files that name the newest whole save."""
@@ -96,30 +114,39 @@ class CheckpointScan:
                 found.append(CheckpointEntry(path, status.st_mtime, status.st_size, text=text))
         return found
 
-    def _with_content(self, entry: CheckpointEntry) -> CheckpointEntry:
-        """The entry with what its file tells, where it is one to open."""
+    def _with_content(self, entry: CheckpointEntry) -> CheckpointEntry | None:
+        """The entry with what its file tells, where it is one to open; None where this look may open no more."""
         name = entry.path.rpartition("/")[2]
         if not tells(name):
             return entry
         known = self._known.get(entry.path)
         if known is None or known[:2] != (entry.mtime_s, entry.size):
-            self._read += cost_of(name, entry.size)
-            if self._opened >= MOST_OPENED or self._read > MOST_READ:
-                return entry
+            if self._opened >= MOST_OPENED or self._read >= MOST_READ:
+                return None
             self._opened += 1
-            try:
-                with _plain_file(entry.path) as file:
-                    known = (entry.mtime_s, entry.size, content_of(name, file, entry.size))
-            except OSError:
-                return entry
-        self._named += len(known[2].named)
-        if self._named > MOST_NAMED:
-            return entry
+            known = (entry.mtime_s, entry.size, self._content(entry, name))
+        self._kept += sum(len(one) + _NAME_BYTES for one in known[2].named)
+        if self._kept > MOST_KEPT:
+            return None
         self.contents[entry.path] = known
         return replace(entry, content=known[2])
 
+    def _content(self, entry: CheckpointEntry, name: str) -> FileContent:
+        """What a file tells; nothing where it cannot be read, whatever is in it."""
+        try:
+            with _plain_file(entry.path) as file:
+                found = content_of(name, file, entry.size)
+                self._read += min(file.tell(), most_read(name, entry.size))
+                return found
+        except Exception as error:  # noqa: BLE001  # a user wrote it: it may end no look at the saves of others
+            _LOG.info("%s is not judged by what it holds: %s", entry.path, type(error).__name__)
+            self._read += most_read(name, entry.size)
+            return FileContent()
+
     def _saves(self, folder: str, depth: int) -> Iterator[str]:
         for entry in self._list(folder):
+            if entry.is_symlink():
+                continue
             is_folder = _is_folder(entry)
             if iteration_in(entry.name, is_folder) is not None:
                 yield entry.path
@@ -159,6 +186,14 @@ def _plain_file(path: str) -> BinaryIO:
         os.close(descriptor)
         raise OSError(f"{path} is no plain file")
     return os.fdopen(descriptor, "rb")
+
+
+def _is_dir(place: str) -> bool:
+    """Whether it is a folder itself: a link may lead into one that its owner may not see."""
+    try:
+        return stat.S_ISDIR(os.lstat(place).st_mode)
+    except OSError:
+        return False
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
@@ -206,6 +241,7 @@ class CheckpointsCollector:
         self._due = 0.0
         self._reported: dict[str, _SaveReport] = {}
         self._contents: dict[str, tuple[float, int, FileContent]] = {}
+        self._left: set[str] = set()  # the saves that the last look did not come to
         self._torn: dict[str, float] = {}  # of each save that was reported as torn: its last file's time
         self._files: dict[str, int] = {}  # how many files a whole save had
         self._left_out_reported = False
@@ -227,6 +263,8 @@ class CheckpointsCollector:
             raise SourceError(f"{self._spec}: {error.strerror}: let the sidecar's user list the directory") from error
         reported: Mapping[str, Any] = (position or {}).get("told") or {}
         self._reported = {str(place): _SaveReport(*values) for place, values in reported.items()}
+        self._torn = dict((position or {}).get("torn") or {})
+        self._files = dict((position or {}).get("files") or {})
         self._due = time.monotonic()
 
     def collect(self, wait_s: float) -> CollectorTurn:
@@ -243,23 +281,25 @@ class CheckpointsCollector:
         scan = CheckpointScan(self._root, self._contents)
         entries: list[CheckpointEntry] = []
         read: dict[str, tuple[int, float]] = {}  # of each save that was read: files left out, its folder's time
-        places = scan.saves()
+        places = scan.saves(self._left)
         for place in places:
             time_s, reported = _mtime_s(place), self._reported.get(place)
             if reported is not None and reported.whole and reported.time_s == time_s:
                 entries.append(_kept(place, reported))
                 continue
             found, skipped = scan.read(place)
-            entries += found
-            read[place] = (skipped, time_s)
+            if place not in scan.left:
+                entries += found
+                read[place] = (skipped, time_s)
         for folder in sorted({place.rpartition("/")[0] for place in places}):
             entries += scan.trackers(folder)
         self._reported = {place: self._reported[place] for place in places if place in self._reported}
         saves = saves_of(entries, self._root)
         events = self._news(saves, read, now_s) + self._torn_news(saves, read, now_s)
-        self._contents = scan.contents
+        self._contents, self._left = scan.contents, scan.left
         self._say_left_out(scan)
-        position = {"told": {place: list(astuple(reported)) for place, reported in self._reported.items()}}
+        told = {place: list(astuple(reported)) for place, reported in self._reported.items()}
+        position = {"told": told, "torn": self._torn, "files": self._files}
         return CollectorTurn(events=tuple(events), position=position, lines=scan.files)
 
     def _news(
@@ -282,15 +322,21 @@ class CheckpointsCollector:
     def _torn_news(
         self, saves: Sequence[CheckpointSave], read: Mapping[str, tuple[int, float]], now_s: float
     ) -> list[Event]:
-        """The newest save of each folder, where its files show that it is torn and nothing writes to it any more."""
+        """The newest save of each folder, where its files show that it is torn and nothing writes to it any more.
+
+        A torn save takes one away from a run. Where the run is known by its folder's name, which its user chooses, and
+        two folders bear that name, one of them may be another user's: neither is reported.
+        """
         newest = {save.folder: save for save in saves}  # they are sorted by their ends
         whole = {save.folder: save for save in saves if save.whole and self._reported[_place(save)].whole}
         files = {_place(save): save.files for save in whole.values() if _place(save) in read}
         self._files = {place: self._files[place] for place in self._files if place in self._reported} | files
+        folders = Counter(save.run for save in newest.values())
         torn = {
             _place(save): save
             for save in newest.values()
-            if save.whole is False
+            if (self._run is not None or folders[save.run] == 1)
+            and save.whole is False
             and save.marked
             and not read.get(_place(save), (1, 0.0))[0]
             and now_s - save.end_s >= _QUIET_S
@@ -331,9 +377,10 @@ class CheckpointsCollector:
     def _say_left_out(self, scan: CheckpointScan) -> None:
         if scan.full and not self._left_out_reported:
             text = (
-                "source %s: a look ended after %d names and %d files: name the folder of one run, or keep fewer saves"
+                "source %s: a look ended after %d names and %d files, %d saves are left for the next one: "
+                "name the folder of one run, or keep fewer saves"
             )
-            _LOG.warning(text, self._spec, scan.names, scan.files)
+            _LOG.warning(text, self._spec, scan.names, scan.files, len(scan.left))
         self._left_out_reported = scan.full
 
 
@@ -350,5 +397,5 @@ def _mtime_s(place: str) -> float:
 
 def _kept(place: str, reported: _SaveReport) -> CheckpointEntry:
     """What stands for a save that was reported as whole: others are compared with its size."""
-    path = f"{place}/kept" if Path(place).is_dir() else place
+    path = f"{place}/kept" if _is_dir(place) else place
     return CheckpointEntry(path, reported.end_s, reported.size)

@@ -16,7 +16,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 import orjson
 
@@ -31,11 +31,12 @@ _NOT_HERE = 0xFFFFFFFF  # the figure stands in the directory's end of 64 bits
 _MOST_JSON = 1024 * 1024
 # A `.metadata` of so much is read as it is; of a larger one, up to the next bound, the names of files alone.
 _MOST_PICKLE = 512 * 1024
-_MOST_SCANNED = 256 * 1024 * 1024
+_MOST_SCANNED = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _SHARD = re.compile(rb"__\d{1,9}_\d{1,9}\.distcp", re.ASCII)
 _LONGEST_SHARD = 32
 _MOST_NAMED = 20_000
+_LONGEST_NAME = 255  # of a file on Linux, in bytes
 _INDEX = (".safetensors.index.json", ".bin.index.json")
 METADATA = ".metadata"
 # What is worth opening, by the ends of names.
@@ -61,7 +62,7 @@ def tells(name: str) -> bool:
     return name == METADATA or name.endswith(_ENDINGS)
 
 
-def cost_of(name: str, size: int) -> int:
+def most_read(name: str, size: int) -> int:
     """At most how many bytes of a file are read."""
     if name == METADATA:
         return min(size, _MOST_SCANNED)
@@ -137,7 +138,11 @@ def _index(data: bytes, size: int) -> FileContent:
     shards = index.get("weight_map")
     if not isinstance(shards, dict):
         return FileContent(cut=True) if not index else _NOTHING
-    return FileContent(named={str(one): 1 for one in list(shards.values())[:_MOST_NAMED]})
+    return FileContent(named={one: 1 for one in list(shards.values())[:_MOST_NAMED] if _is_name(one)})
+
+
+def _is_name(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME
 
 
 def _json(data: bytes) -> dict[str, Any]:
@@ -162,7 +167,7 @@ def _metadata(file: BinaryIO, size: int) -> FileContent:
     for one in list(stored.values())[:_MOST_NAMED] if isinstance(stored, dict) else ():
         place = one.fields if isinstance(one, PickledObject) else {}
         name, offset, length = (place.get(key) for key in ("relative_path", "offset", "length"))
-        if isinstance(name, str) and isinstance(offset, int) and isinstance(length, int):
+        if _is_name(name) and isinstance(offset, int) and isinstance(length, int):
             named[name] = max(named.get(name, 0), offset + length)
     return FileContent(named=named)
 

@@ -30,7 +30,7 @@ from store.records.event import Attribute, Event
 # (`latest_checkpointed_iteration.txt`, `latest`) written after it. Else by comparison: as large as the others, and not
 # the newest. A lone save without any such mark may be whole or not: it is not called so. Where files were opened, what
 # they tell by themselves goes first (`parsers/dumps/checkpoint_files.py`): one that is cut short, or names others that
-# are missing or too small, makes the save torn whatever else says; a lone file that is whole is a whole save.
+# are missing or too small, makes the save torn whatever else says; a save that is one file, and whole, is a whole save.
 
 _NAMED = re.compile(
     r"^(?:tmp[-_])?(?:iter|iteration|global_?step|checkpoint|ckpt|step)[-_=]?0*(?P<named>\d{1,12})(?![\d.]\d)"
@@ -229,8 +229,8 @@ def _marked(group: _SaveGroup, tracker: CheckpointEntry | None) -> bool | None:
         return False
     if ".distcp" in group.names or _WHOLE in group.names or group.named:
         return True
-    if group.files == group.uncut == 1:
-        return True
+    if group.uncut == 1 and set(group.sizes) == {f"{group.parent}/{group.name}"}:
+        return True  # of a folder's files the first may be whole before the others begin
     if tracker is None:
         return None
     words = (tracker.text or "").strip()

@@ -146,3 +146,66 @@ def test_what_cannot_be_listed_is_said(spec: str) -> None:
     """With the remedy."""
     with pytest.raises(SourceError, match="checkpoints:"):
         make_collector(spec, SETTINGS).open(None)
+
+
+def test_no_file_of_one_user_hides_the_saves_of_another(tmp_path: Path) -> None:
+    """A thousand brackets, a name of a megabyte: each tells nothing, and the look goes on."""
+    put(tmp_path / "theirs/checkpoint-3/model.safetensors.index.json")
+    index = tmp_path / "theirs/checkpoint-3/model.safetensors.index.json"
+    put(tmp_path / "ours/checkpoint-7/trainer_state.json")
+    for text in (
+        '{"weight_map":{"a":%s}}' % ("[" * 1000 + "]" * 1000),
+        '{"weight_map":{"a":"%s"}}' % ("x" * 1_000_000),
+    ):
+        index.write_text(text)
+        assert ("checkpoint_save", 7) in Watcher(f"checkpoints:{tmp_path}").told()
+
+
+def test_a_folder_of_a_runs_name_takes_no_save_from_that_run(tmp_path: Path) -> None:
+    """Two users have a folder of the name: whose is the run's, nobody knows. With `#run=` the operator has said it."""
+    for user in ("a", "b"):
+        put(tmp_path / user / "llm/step-10/__0_0.distcp")
+    told = Watcher(f"checkpoints:{tmp_path}").told()
+    assert told == [("checkpoint_save_start", 10)] * 2
+    assert ("checkpoint_torn", 10) in Watcher(f"checkpoints:{tmp_path}/a/llm").told()
+
+
+def test_a_save_that_a_look_may_not_open_is_told_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as whole by its other marks: what was not opened may be what is cut short."""
+    put(tmp_path / "a/checkpoint-9/model.safetensors", 5000)
+    (tmp_path / "a/checkpoint-9/model.safetensors").write_bytes((4000).to_bytes(8, "little") + b"{" + b" " * 4500)
+    put(tmp_path / "b/checkpoint-5/trainer_state.json")
+    put(tmp_path / "b/checkpoint-5/model.safetensors", 4)
+    monkeypatch.setattr(checkpoints, "MOST_READ", 1000)
+    collector = make_collector(f"checkpoints:{tmp_path}", SETTINGS)
+    collector.open(None)
+    first, second = ([(e.kind, e.attributes["iteration"]) for e in collector.collect(1.0).events] for _ in range(2))
+    assert ("checkpoint_save_start", 5) not in first and ("checkpoint_save", 5) not in first
+    assert ("checkpoint_torn", 5) in second
+
+
+def test_the_first_file_of_a_folder_is_no_whole_save(tmp_path: Path) -> None:
+    """A trainer writes others after it; one file that is a save by itself is whole."""
+    header = b'{"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}'
+    for place in ("hf/checkpoint-5/model.safetensors", "one/step=5.safetensors"):
+        put(tmp_path / place)
+        (tmp_path / place).write_bytes(len(header).to_bytes(8, "little") + header + b"x")
+    kinds = {event.attributes["path"]: event.kind for event in Watcher(f"checkpoints:{tmp_path}").look()}
+    assert kinds == {"checkpoint-5": "checkpoint_save_start", "step=5.safetensors": "checkpoint_save"}
+
+
+def test_a_link_is_no_save(tmp_path: Path) -> None:
+    """It may lead to what its owner may not read."""
+    put(tmp_path / "secret/checkpoint-7/trainer_state.json")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/checkpoint-7").symlink_to(tmp_path / "secret/checkpoint-7")
+    assert Watcher(f"checkpoints:{tmp_path}/run").told() == []
+
+
+def test_a_torn_save_is_told_once_whatever_restarts(tmp_path: Path) -> None:
+    """Beside a whole one, whose number of files stands in its words."""
+    watcher = Watcher(f"checkpoints:{tmp_path}#run=llm")
+    for name in ("step-10/.metadata", "step-10/__0_0.distcp", "step-20/__0_0.distcp"):
+        put(tmp_path / name, at=LONG_AGO + (1 if "20" in name else 0))
+    assert ("checkpoint_torn", 20) in watcher.told()
+    assert watcher.told() == []
