@@ -46,8 +46,10 @@ _LONGEST = 16
 _SILENT = 2  # failures in a row
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_CONTROLLERS, _MOST_CHASSIS, _MOST_PATHS = 20_000, 32, 128
-# Where things are is looked for again after so long.
-_DISCOVER_S = 3600.0
+# Of one round: a controller that tells of more things is none that anybody builds.
+_MOST_STATES, _MOST_BYTES_OF_ROUND = 2_000, 16 * 1024 * 1024
+# Where things are is looked for again after so long, and where one of them is gone.
+_DISCOVER_S, _GONE_S = 3600.0, 600.0
 _PATH = re.compile(r"/redfish/v1/[!-~]{1,400}", re.ASCII)
 _LINE = re.compile(r"(?P<node>[A-Za-z0-9][\w.-]{0,252})\s+(?P<url>https?://\S{1,500})", re.ASCII)
 _EXPAND = "?$expand=.($levels=1)"
@@ -66,6 +68,8 @@ class _Controller:
     connection: http.client.HTTPConnection | None = None
     paths: tuple[str, ...] = ()
     found_at: float = 0.0
+    chassis: list[str] | None = None  # where is still to be looked, while that takes more than one round
+    found: list[str] = field(default_factory=list)
     bad: dict[str, str] = field(default_factory=dict)
     is_silent: bool = False
 
@@ -78,6 +82,7 @@ class _Answer:
     states: tuple[ResourceState, ...] = ()
     errors: int = 0
     why: str | None = None  # it failed
+    is_whole: bool = False  # every resource was read
 
 
 class RedfishCollector:
@@ -229,6 +234,8 @@ class RedfishCollector:
         why = None if self._secret is None or self._clear else clear_text(url)
         if why is not None:
             raise SourceError(f"{place}: {why}; or #insecure_http=true, where the way is a network of its own")
+        if "@" in url:
+            raise SourceError(f"{place}: an address bears no user: write USER:PASSWORD into a file, #credentials=FILE")
         try:
             is_whole = bool(urlsplit(url).hostname) and urlsplit(url).port != 0
         except ValueError:
@@ -306,6 +313,8 @@ class RedfishCollector:
                 else:
                     one.bad[key] = health
                 yield self._numbered(replace(state.event(one.node), time=now), key)
+        if answer.is_whole:  # what is no longer there is neither well nor bad
+            one.bad = {key: health for key, health in one.bad.items() if key in worst}
 
     def _of_controller(self, one: _Controller, kind: str, words: str, now: datetime) -> Event:
         said = {"url": one.url}
@@ -337,17 +346,19 @@ class _Round:
             else http.client.HTTPConnection(host, port, timeout=_REQUEST_S)
         )
         one.connection = self._connection
+        self._bytes = 0
 
     def answer(self) -> _Answer:
         """All states that the controller tells.
 
         Raises:
-            OSError, HTTPException, ValueError: it does not answer, refuses us, or none of its resources can be read.
+            OSError, HTTPException, ValueError: it does not answer, refuses us, tells of too much, or none of its
+                resources can be read.
         """
         try:
             one, now = self._one, time.monotonic()
-            if not one.paths or now - one.found_at > _DISCOVER_S:
-                one.paths, one.found_at = tuple(dict.fromkeys(self._discovered()))[:_MOST_PATHS], now
+            if (not one.paths or now - one.found_at > _DISCOVER_S) and not self._discover(now):
+                return _Answer(one)
             states: list[ResourceState] = []
             missing = 0
             for path in one.paths:
@@ -357,42 +368,63 @@ class _Round:
                     continue
                 for each in (record, *records_of(record, "Members")):
                     states += resource_states(each)
-            if missing:
-                one.found_at = -_DISCOVER_S  # something was moved: looked for again the next time
+                    if len(states) > _MOST_STATES:
+                        raise ValueError(f"it tells of more than {_MOST_STATES} things")
             if missing == len(one.paths):
+                one.found_at = -_DISCOVER_S
                 raise ValueError("none of its resources of power and heat can be read")
-            return _Answer(one, tuple(states), missing)
+            if missing:  # something was moved: looked for again before long
+                one.found_at = min(one.found_at, now - _DISCOVER_S + _GONE_S)
+            return _Answer(one, tuple(states), missing, is_whole=not missing)
         finally:
             self._connection.close()
 
-    def _discovered(self) -> Iterator[str]:
-        """Where it tells of power, leaks, heat and fans."""
-        yield from self._members("/redfish/v1/Systems")[:_MOST_CHASSIS]
-        for path in self._members("/redfish/v1/Chassis")[:_MOST_CHASSIS]:
-            chassis = self._get(path) or {}
-            supplies = self._below(chassis, "PowerSubsystem", "PowerSupplies")
-            leaks, fans = (self._below(chassis, "ThermalSubsystem", name) for name in ("LeakDetection", "Fans"))
-            older = _link(chassis, "Thermal")
-            if supplies is not None:
-                yield from self._members(supplies)
-            elif (power := _link(chassis, "Power")) is not None:
-                yield power
-            if leaks is not None:
-                yield leaks
-                if (each := _link(self._get(leaks) or {}, "LeakDetectors")) is not None:
-                    yield from self._members(each)
-            if older is not None:
-                yield older
-                continue
-            if fans is not None:
-                yield from self._members(fans)
-            if (sensors := _link(chassis, "Sensors")) is not None:
-                yield sensors + _EXPAND
+    def _discover(self, now: float) -> bool:
+        """Look where it tells of power, leaks, heat and fans; False where the next round has to go on with it.
 
-    def _below(self, chassis: Mapping[str, Any], *names: str) -> str | None:
-        """A link behind a link."""
-        first = _link(chassis, names[0])
-        return None if first is None else _link(self._get(first) or {}, names[1])
+        Raises:
+            OSError, HTTPException, ValueError: it does not answer, and nothing was found in this round.
+        """
+        one, done = self._one, 0
+        if one.chassis is None:
+            one.found = self._members("/redfish/v1/Systems")[:_MOST_CHASSIS]
+            one.chassis = self._members("/redfish/v1/Chassis")[:_MOST_CHASSIS]
+        try:
+            while one.chassis:
+                one.found += self._of_chassis(self._get(one.chassis[0]) or {})
+                one.chassis.pop(0)
+                done += 1
+        except (OSError, http.client.HTTPException):
+            if not done:
+                raise
+            return False
+        found = tuple(dict.fromkeys(one.found))
+        if len(found) > _MOST_PATHS:
+            _LOG.warning("%s tells of %d resources: %d are read", one.node, len(found), _MOST_PATHS)
+        one.paths, one.found_at, one.chassis, one.found = found[:_MOST_PATHS], now, None, []
+        return True
+
+    def _of_chassis(self, chassis: Mapping[str, Any]) -> list[str]:
+        power, thermal = (self._linked(chassis, f"{name}Subsystem") for name in ("Power", "Thermal"))
+        supplies, older = _link(power, "PowerSupplies"), _link(chassis, "Thermal")
+        found = [] if supplies is None else self._members(supplies)
+        if supplies is None and (simple := _link(chassis, "Power")) is not None:
+            found.append(simple)
+        if (leaks := _link(thermal, "LeakDetection")) is not None:
+            found.append(leaks)
+            if (each := _link(self._get(leaks) or {}, "LeakDetectors")) is not None:
+                found += self._members(each)
+        if older is not None:
+            return [*found, older]
+        if (fans := _link(thermal, "Fans")) is not None:
+            found += self._members(fans)
+        sensors = _link(chassis, "Sensors")
+        return found if sensors is None else [*found, sensors + _EXPAND]
+
+    def _linked(self, record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        """The resource behind a link; empty where there is none."""
+        path = _link(record, name)
+        return {} if path is None else self._get(path) or {}
 
     def _members(self, path: str) -> list[str]:
         found = records_of(self._get(path) or {}, "Members")[:_MOST_PATHS]
@@ -410,8 +442,9 @@ class _Round:
         self._connection.request("GET", self._before + path, headers=dict(self._headers))
         response = self._connection.getresponse()
         body = response.read(_MOST_BYTES + 1)
-        if len(body) > _MOST_BYTES:
-            raise ValueError(f"{path}: the answer is over {_MOST_BYTES} bytes")
+        self._bytes += len(body)
+        if len(body) > _MOST_BYTES or self._bytes > _MOST_BYTES_OF_ROUND:
+            raise ValueError(f"{path}: the answer is over {_MOST_BYTES} bytes, or all are over {_MOST_BYTES_OF_ROUND}")
         if response.status in (401, 403):
             raise ValueError(f"{response.status}: it refuses the credentials")
         if response.status != 200:

@@ -25,12 +25,17 @@ from store.records.fault_catalog import with_kind_meaning
 _TYPE = re.compile(r"#(?P<type>\w{1,60})\.", re.ASCII)
 # What a message is about: searched in the key of its id, then in its words and in where it comes from.
 _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("coolant_leak", re.compile(r"Leak(?:age)?[ _]?[Dd]etect|[Cc]oolant|[Ll]iquid leak|LEAK")),
+    (
+        "coolant_leak",
+        re.compile(r"^(?:Leak|LiquidLeak|CoolantLeak)|(?i:\bleak detector|\b(?:coolant|liquid|water) leak)"),
+    ),
     ("power_supply", re.compile(r"[Pp]ower ?[Ss]uppl|\bPSU|PS_?\d\b|LineInput")),
     ("node_fan", re.compile(r"\b[Ff]an(?![a-z])|^Fan[A-Z]|FAN")),
     ("node_hot", re.compile(r"[Tt]emperature|[Tt]hermal|[Oo]ver.?[Tt]emp|[Oo]verheat|\bTEMP")),
 )
 _INPUT = re.compile(r"[Ll]oss ?[Oo]f|[Ll]ost|[Nn]o input|[Ii]nput ?[Ll]oss|[Oo]utOfRange")
+# Whoever writes of a program that leaks memory, or that there is no leak, writes of none.
+_NO_LEAK = re.compile(r"(?i)memory|\bno\b|\bnot\b")
 _COLD = re.compile(r"[Bb]elow|\b[Ll]ower\b")
 # The variant of a kind that a controller's word for the health of a thing is.
 _VARIANTS: Mapping[str, Mapping[str, str]] = {
@@ -42,6 +47,7 @@ _VARIANTS: Mapping[str, Mapping[str, str]] = {
 }
 # Places of one resource that are read: a chassis has some 300 sensors.
 _MOST = 1000
+_LONGEST_PATH, _LONGEST_NAME = 400, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +98,14 @@ def message_event(record: Mapping[str, Any], node: str | None) -> Event | None:
     """The event of one record of an Event, or of one LogEntry; None of what is well and of no kind of ours."""
     ident = text_of(record, "MessageId") or ""
     key, text = ident.rpartition(".")[2], text_of(record, "Message") or ident
-    origin = text_of(record_of(record, "OriginOfCondition"), "@odata.id") or ""
+    origin = (text_of(record_of(record, "OriginOfCondition"), "@odata.id") or "")[:_LONGEST_PATH]
     health = text_of(record, "MessageSeverity", "Severity") or "OK"
     kind = _topic(key) or _topic(f"{text} {origin}")
-    if kind == "node_hot" and _COLD.search(f"{key} {text}"):
+    if (kind == "node_hot" and _COLD.search(f"{key} {text}")) or (kind == "coolant_leak" and _NO_LEAK.search(text)):
         kind = None
     if health not in ("OK", "Warning", "Critical") or (kind is None and health == "OK"):
         return None
-    named = {"check": key or None, "name": origin.rpartition("/")[2] or None, "path": origin or None}
+    named = {"check": key[:_LONGEST_NAME] or None, "name": origin.rpartition("/")[2] or None, "path": origin or None}
     said = attributes(**named, health=health, resolution=text_of(record, "Resolution"))
     time = moment_of(record, "EventTimestamp", "Created")
     event = Event(time, node, "redfish", kind or "health_event", message=text[:1000], attributes=said)
@@ -107,6 +113,8 @@ def message_event(record: Mapping[str, Any], node: str | None) -> Event | None:
         judged = with_kind_meaning(replace(event, attributes={**said, "detector": "redfish"}))
         return replace(judged, severity="error", action="run_diagnostics") if health == "Critical" else judged
     has_no_input = kind == "power_supply" and health != "OK" and _INPUT.search(f"{key} {text}") is not None
+    if kind == "coolant_leak" and health == "Critical" and _topic(key) != kind:
+        return with_kind_meaning(event, "")  # its words alone speak of a leak: that holds no node
     return with_kind_meaning(event, "input" if has_no_input else _VARIANTS[kind][health])
 
 
@@ -120,7 +128,7 @@ def resource_states(record: Mapping[str, Any]) -> list[ResourceState]:
     read = _READERS.get(found["type"]) if found else None
     if read is None:
         return []
-    path = text_of(record, "@odata.id") or text_of(record, "Id") or ""
+    path = (text_of(record, "@odata.id") or text_of(record, "Id") or "")[:_LONGEST_PATH]
     return [state for state, _place in zip(read(record, path), range(_MOST), strict=False)]
 
 
@@ -134,7 +142,8 @@ def _health(record: Mapping[str, Any], *keys: str) -> str | None:
 
 
 def _place(record: Mapping[str, Any], path: str, number: int) -> str:
-    return text_of(record, "@odata.id", "DataSourceUri") or f"{path}#{text_of(record, 'MemberId') or number}"
+    own = text_of(record, "@odata.id", "DataSourceUri") or f"{path}#{text_of(record, 'MemberId') or number}"
+    return own[:_LONGEST_PATH]
 
 
 def _system(record: Mapping[str, Any], path: str) -> Iterator[ResourceState]:
@@ -149,7 +158,7 @@ def _supply(record: Mapping[str, Any], path: str) -> Iterator[ResourceState]:
     if has_no_input and text_of(record_of(record, "Status"), "State") != "Absent":
         health = "Critical"
     if health is not None:
-        words = f"{text_of(record, 'Name') or path}: {health}" + (f", input {line}" if line else "")
+        words = f"{_named(record, path)}: {health}" + (f", input {line[:_LONGEST_NAME]}" if line else "")
         yield ResourceState(path, "power_supply", health, words, has_no_input)
 
 
@@ -194,7 +203,7 @@ def _sensor(record: Mapping[str, Any], path: str) -> Iterator[ResourceState]:
 
 
 def _named(record: Mapping[str, Any], path: str) -> str:
-    return (text_of(record, "Name", "DeviceName", "FanName", "UserLabel") or path)[:200]
+    return (text_of(record, "Name", "DeviceName", "FanName", "UserLabel") or path)[:_LONGEST_NAME]
 
 
 def _warm(record: Mapping[str, Any], path: str, reading: object) -> str:

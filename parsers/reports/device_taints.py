@@ -4,10 +4,12 @@
      "attributes": {"uuid": {"string": "GPU-5fd4..."}}, "taints": [{"key": "gpu.nvidia.com/xid", "value": "79", ...
     -> {"kind": "xid", "code": 79, "node": "gpu-017", "device": {"type": "gpu", "uuid": "GPU-5fd4..."}, ...}
 
-A taint is told once, and its end where its device is still listed. `gpu-lost` stands on every GPU of a node where the
-driver cannot tell which one it is: it is told of the node's GPUs once. `unmonitored` tells of no fault. The rule of
-a person (DeviceTaintRule) is told for information. Sources: resource.k8s.io/v1, v1beta1 (fields under `basic`) and
-v1beta2; taint keys of cmd/gpu-kubelet-plugin/device_health.go of kubernetes-sigs/dra-driver-nvidia-gpu.
+A taint is told once, and again after it was gone; of an Xid and a lost GPU the end is told, too, where the device is
+still listed. NVIDIA's keys count in the slices of NVIDIA's driver for GPUs alone: it publishes others, too.
+`gpu-lost` stands on every GPU of a node where the driver cannot tell which one it is: it is told of its GPUs once.
+`unmonitored` tells of no fault. The rule of a person (DeviceTaintRule) is told for information. Sources:
+resource.k8s.io/v1, v1beta1 (fields under `basic`) and v1beta2; taint keys of cmd/gpu-kubelet-plugin/device_health.go
+of kubernetes-sigs/dra-driver-nvidia-gpu.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,6 +35,8 @@ class _DeviceTaints:
     """One device of a slice."""
 
     node: str
+    driver: str
+    pool: str
     name: str
     device: Device
     taints: Mapping[str, Mapping[str, Any]]
@@ -43,6 +47,7 @@ class DeviceTaintReader:
 
     def __init__(self) -> None:
         self._states = ReportedStates()
+        self._keys: dict[tuple[str, ...], frozenset[str]] = {}  # of each device with taints of others than NVIDIA's
 
     def read(self, kind: str, record: Mapping[str, Any], line: int) -> list[Event]:
         """The events of an object: what is news since it was read before."""
@@ -52,14 +57,16 @@ class DeviceTaintReader:
         node = text_of(spec, "nodeName")
         if node is None:
             return []
-        devices = [_device_taints(node, one) for one in records_of(spec, "devices")[:_MOST_DEVICES]]
+        driver, pool = text_of(spec, "driver") or "", text_of(record_of(spec, "pool"), "name") or ""
+        devices = [_device_taints(node, driver, pool, one) for one in records_of(spec, "devices")[:_MOST_DEVICES]]
         found = [event for one in devices for event in self._device(one, line)]
-        return [*found, *self._lost(node, devices, line)]
+        return [*found, *(self._lost(node, devices, line) if driver == _NVIDIA else ())]
 
     def _device(self, one: _DeviceTaints, line: int) -> Iterator[Event]:
-        xid = one.taints.get(_XID)
+        xid = one.taints.get(_XID) if one.driver == _NVIDIA else None
         code = None if xid is None else text_of(xid, "value")
-        if self._states.changed((one.node, one.name, _XID), None if code is None else (code,)):
+        place = (one.node, one.driver, one.pool, one.name)
+        if self._states.changed((*place, _XID), None if code is None else (code,)):
             holds = xid is not None and xid.get("effect") in _HOLDING
             words = f"{one.name}: Xid {code}" if code else f"{one.name}: no Xid any more"
             report = self._report(one.node, _XID, words, line, one.device, xid or {})
@@ -73,11 +80,19 @@ class DeviceTaintReader:
                     attributes={**report.attributes, "name": one.name},
                 )
             )
-        for key, taint in one.taints.items():
-            if key not in (_XID, _LOST, _UNWATCHED) and taint.get("effect") in _HOLDING:
-                state = (str(taint.get("value")), str(taint.get("effect")))
-                if self._states.changed((one.node, one.name, key), state):
-                    yield event_of(self._report(one.node, key, f"{one.name} is tainted {key}", line, one.device, taint))
+        held = {
+            key: taint
+            for key, taint in one.taints.items()
+            if key not in (_XID, _LOST, _UNWATCHED) and taint.get("effect") in _HOLDING
+        }
+        for key in self._keys.pop(place, frozenset()) - held.keys():
+            self._states.changed((*place, key), None)
+        if held:
+            self._keys[place] = frozenset(held)
+        for key, taint in held.items():
+            state = (str(taint.get("value")), str(taint.get("effect")))
+            if self._states.changed((*place, key), state):
+                yield event_of(self._report(one.node, key, f"{one.name} is tainted {key}", line, one.device, taint))
 
     def _lost(self, node: str, devices: list[_DeviceTaints], line: int) -> Iterator[Event]:
         lost = [one.taints[_LOST] for one in devices if _LOST in one.taints]
@@ -106,11 +121,12 @@ class DeviceTaintReader:
         return replace(report, time=moment_of(taint, "timeAdded"), attributes=said)
 
 
-def _device_taints(node: str, record: Mapping[str, Any]) -> _DeviceTaints:
+def _device_taints(node: str, driver: str, pool: str, record: Mapping[str, Any]) -> _DeviceTaints:
     name, inner = text_of(record, "name") or "", record_of(record, "basic") or record
     known = record_of(inner, "attributes")
     uuid, bus = (text_of(record_of(known, key), "string") for key in ("uuid", "resource.kubernetes.io/pciBusID"))
     taints = {
         key: taint for taint in records_of(inner, "taints")[:_MOST_TAINTS] if (key := text_of(taint, "key")) is not None
     }
-    return _DeviceTaints(node, name, Device("gpu", pci=canonical_pci(bus or ""), uuid=uuid), taints)
+    device = Device("gpu", pci=canonical_pci(bus or ""), uuid=uuid) if driver.startswith("gpu.") else Device()
+    return _DeviceTaints(node, driver, pool, name, device, taints)

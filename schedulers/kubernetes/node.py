@@ -39,6 +39,7 @@ _CORDONED, _TAINTED, _CORDON_FOUND = (
     f"{_QUARANTINE}{word}" for word in ("IsCordoned", "AppliedTaints", "CordonPreExisting")
 )
 _EMPTY = frozenset({"", "null", "[]", "{}"})
+_KEEPING_OFF = frozenset({"NoSchedule", "NoExecute"})
 _HINT = re.compile(r"\bid=(\S+)$")
 
 
@@ -192,7 +193,8 @@ def is_quarantined(node: KubernetesNode) -> bool:
     """Whether NVSentinel keeps work off the node."""
     said = node.annotations
     is_held = bool(node.spec.unschedulable) and said.get(_CORDONED) == "True"
-    is_tainted = said.get(_TAINTED, "").strip() not in _EMPTY
+    named = said.get(_TAINTED, "")  # its list of them; the annotation may outlive the taints
+    is_tainted = any(f'"{taint.key}"' in named for taint in node.taints if taint.effect in _KEEPING_OFF)
     return said.get(_QUARANTINE, "").strip() not in _EMPTY and (is_held or is_tainted)
 
 

@@ -65,7 +65,9 @@ def change_of(
     if order.action == "release":
         if marks.is_cordon_ours and marks.hint == order.hint and is_left_to_us(node):
             return PatchRefusal(
-                "retry", f"{marks.foreign} came after our cordon and leaves it to us: taken off after it"
+                "retry",
+                f"{marks.foreign} came after our cordon and leaves it to us: taken off after it. Where it is no longer "
+                "installed, remove the node's annotations that begin with quarantineHealthEvent",
             )
         return _release(node, order, settings, marks, now)
     if marks.foreign is not None:

@@ -16,6 +16,7 @@ from real.redfish import simulated_hall
 from collectors.collector import Position, SourceError, SourceSettings
 from collectors.sources import redfish
 from collectors.sources.redfish import RedfishCollector
+from parsers.formats.redfish import message_event
 from store.records.event import Event
 
 SETTINGS = SourceSettings(node="mgmt", interval_s=0.1, timeout_s=5.0)
@@ -212,6 +213,7 @@ def test_a_controller_that_misbehaves_is_silent_and_holds_nobody(tmp_path: Path,
         ("a https://h\na https://i\n", "bmc.list:2: a stands there twice"),
         ("a http://10.1.0.17\n", "in clear text: use https"),
         ("a https://h:99999\n", "is no address"),
+        ("a https://root:secret@h\n", "bears no user"),
         ("\xff\n", "is no node and address"),
     ],
 )
@@ -238,3 +240,48 @@ def test_a_spec_that_is_not_understood_says_what_would_be(rest: str) -> None:
     """Before anything is asked."""
     with pytest.raises(SourceError, match="redfish:"):
         RedfishCollector(rest, SETTINGS).open(None)
+
+
+def test_a_controller_that_tells_of_too_much_fills_nothing(tmp_path: Path) -> None:
+    """Two thousand things are more than anybody builds: the round fails, and nothing of it is kept."""
+    fan = {"@odata.type": "#Fan.v1_5_0.Fan", "Status": {"Health": "Critical"}, "Name": "f" * 100_000}
+    with controller(tmp_path, Members=[fan] * 2) as (made, rest), asking(rest) as heard:
+        heard.until(lambda: bool(heard.events))
+        assert len(heard.events[0].message) < 300
+        made.supply = {"Members": [{**fan, "Name": "f", "@odata.id": f"/f/{n}"} for n in range(3000)]}
+        heard.until(lambda: len(heard.events) > 1)
+        assert [one.kind for one in heard.events[1:]] == ["bmc_silent"]
+        assert "more than 2000 things" in heard.events[1].message
+        assert len(heard.position["bad"]["gpu-017"]) == 1
+
+
+def test_what_is_pulled_out_is_forgotten(tmp_path: Path) -> None:
+    """It is told of again when it is back as it was."""
+    failed = {"Status": {"State": "Enabled", "Health": "Critical"}}
+    with controller(tmp_path, **failed) as (made, rest), asking(rest) as heard:
+        heard.until(lambda: len(heard.events) == 1)
+        made.supply = {"Status": {"State": "Absent"}}
+        one = heard.source._controllers["gpu-017"]
+        heard.until(lambda: not one.bad)
+        made.supply = failed
+        heard.until(lambda: len(heard.events) == 2)
+        assert heard.kinds() == [("gpu-017", "power_supply", "error")] * 2
+
+
+@pytest.mark.parametrize(
+    ("ident", "text", "told"),
+    [
+        ("Environmental.1.1.0.LeakDetectedCritical", "Leak detector 'Tray' reports a leak.", ("coolant_leak", "fatal")),
+        ("Maker.1.0.Alert", "Liquid leak at the manifold", ("coolant_leak", "error")),
+        ("Maker.1.0.Alert", "Memory Leak Detected in BMC process", ("health_event", "error")),
+        ("Maker.1.0.Alert", "MEMORY LEAK in service", ("health_event", "error")),
+        ("Maker.1.0.Alert", "Coolant temperature above the upper critical threshold", ("node_hot", "error")),
+        ("Maker.1.0.Alert", "Coolant pump redundancy lost", ("health_event", "error")),
+        ("Maker.1.0.Alert", "No coolant leak is present", ("health_event", "error")),
+    ],
+)
+def test_a_leak_that_holds_a_node_is_one_by_its_id(ident: str, text: str, told: tuple[str, str]) -> None:
+    """A maker's words may speak of a program's memory, or of no leak at all."""
+    event = message_event({"MessageId": ident, "Message": text, "Severity": "Critical"}, "gpu-017")
+    assert event is not None
+    assert (event.kind, event.severity) == told

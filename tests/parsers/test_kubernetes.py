@@ -334,3 +334,24 @@ def test_the_label_of_a_clique_names_the_nodes_nvlink_domain_once() -> None:
     found = [one for one in decoded(labelled, labelled) if one.kind == "nvlink_fabric"]
     assert [(one.node, one.attributes["domain"], one.severity) for one in found] == [("gpu-017", clique, "info")]
     assert [one for one in decoded(node()) if one.kind == "nvlink_fabric"] == []
+
+
+def slices(driver: str, *taints: Mapping[str, str]) -> dict[str, Any]:
+    """What a driver publishes of its one device on gpu-017."""
+    device = {"name": "gpu-0", "taints": list(taints)}
+    spec = {"driver": driver, "pool": {"name": "n"}, "nodeName": "gpu-017", "devices": [device]}
+    return {"kind": "ResourceSlice", "apiVersion": "resource.k8s.io/v1", "spec": spec}
+
+
+def test_each_slice_speaks_of_its_own_devices() -> None:
+    """NVIDIA's driver publishes two of a node: the one without taints ends nothing. An adapter is no GPU."""
+    lost, held = {"key": "gpu.nvidia.com/gpu-lost", "effect": "NoExecute"}, {"key": "x", "effect": "NoSchedule"}
+    both = [slices("gpu.nvidia.com", lost), slices("compute-domain.nvidia.com")]
+    told = decoded(*both, *both, slices("nic.example.com", held))
+    assert [(one.kind, one.device.type) for one in told] == [("gpu_lost", "gpu"), ("node_tainted", "node")]
+
+
+def test_a_taint_that_comes_again_is_told_again() -> None:
+    """After its device was listed without it."""
+    held = {"key": "site/broken", "effect": "NoSchedule", "value": "1"}
+    assert len(decoded(*(slices("gpu.nvidia.com", *taints) for taints in ((held,), (held,), (), (held,))))) == 2

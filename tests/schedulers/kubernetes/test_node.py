@@ -94,7 +94,13 @@ def test_a_drain_that_evicts_is_one_when_nothing_is_left_to_go() -> None:
         ),
         (node({"other.dev/cordon-by": "foreshock"}, unschedulable=True), "other.dev/cordon-by=foreshock"),
         (node(labels={"k8saas.nvidia.com/cordon-by": "NVSentinel"}, unschedulable=True), f"{BY}=NVSentinel"),
-        (node(SICK | {"quarantineHealthEventAppliedTaints": "[{}]"}), "NVSentinel (quarantineHealthEvent)"),
+        (
+            node(
+                SICK | {"quarantineHealthEventAppliedTaints": '[{"Key":"gpu-error","Value":"","Effect":"NoSchedule"}]'},
+                taints=[{"key": "gpu-error", "effect": "NoSchedule"}],
+            ),
+            "NVSentinel (quarantineHealthEvent)",
+        ),
         (
             node(SICK | SHUT, {BY: "NVSentinel", WHY: "gpu-xid-errors"}, unschedulable=True),
             "NVSentinel (quarantineHealthEvent, gpu-xid-errors)",
@@ -116,6 +122,8 @@ def test_others_are_told_of_by_their_marks(found: KubernetesNode, who: str) -> N
     [
         node(labels={BY: "NVSentinel", "k8saas.nvidia.com/uncordon-by": "NVSentinel"}),
         node(SHUT | {"quarantineHealthEvent": "[]", "quarantinedNodeUncordonedManually": "True"}),
+        # The taint is gone, its annotation stands: the node takes work.
+        node(SICK | {"quarantineHealthEventAppliedTaints": '[{"Key":"gpu-error","Value":"","Effect":"NoSchedule"}]'}),
         node(SICK | {"quarantineHealthEventAppliedLabels": "[{}]"}, {"nvidia.com/gpu-fault": "active"}),
         node(SICK | SHUT),
         node({"nodeset.slinky.slurm.net/node-cordon-reason": "foreshock: Xid 79 id=h1"}),
