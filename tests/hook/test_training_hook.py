@@ -280,3 +280,14 @@ def test_a_program_that_is_killed_in_a_save_is_accounted_to_the_millisecond(tmp_
     assert buckets["lost_work"] == pytest.approx(lost, abs=slack)
     assert len(ledger.interruptions) == 1
     assert sum(ledger.buckets_ms.values()) == ledger.wall_ms
+
+
+def test_an_error_that_a_callback_and_the_block_see_is_told_once(tmp_path: Path) -> None:
+    """Lightning's callback hears of it first; another error is another."""
+    path = tmp_path / "run.jsonl"
+    for _ in range(2):
+        with pytest.raises(RuntimeError), TrainingHook("run-7", path, rank=0) as hook:
+            error = RuntimeError("lost")
+            hook.__exit__(RuntimeError, error, None)
+            raise error
+    assert told(path, "error").count("RuntimeError") == 2
