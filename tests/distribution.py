@@ -19,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 LONG_MARKS = ("integration", "slow", "crash")
 QUICK = "tests/parsers/"
-FEW_CORES = 4
+FEW_CORES, MUCH_MEMORY = 4, 16 << 30
 FILE = pytest.StashKey[Path]()
 SERVERS = pytest.StashKey[dict[str, tuple[ExitStack, Any]]]()
 Server = TypeVar("Server")
@@ -73,9 +73,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupOrFile 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two a core on a small machine: half of the tests' time is waiting for a server. `-n 3` says it by hand."""
+    """Three a core on a small machine, where its memory will do, else two: half of the tests' time is waiting.
+
+    `-n 3` says it by hand. A process takes a gigabyte, and what it starts another.
+    """
     cores = len(os.sched_getaffinity(0))
-    return 2 * cores if cores <= FEW_CORES else cores
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return cores if cores > FEW_CORES else (3 if memory >= MUCH_MEMORY else 2) * cores
 
 
 def shared(config: pytest.Config, group: str, start: Callable[[], AbstractContextManager[Server]]) -> Server:
