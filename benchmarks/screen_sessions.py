@@ -49,8 +49,8 @@ class Crowd:
             "met" if p95 < BUDGET_S else "not met",
             f"{len(self.answers)} answers of {len(PATHS)} paths in {OPEN_S:.0f} s, p95 without sessions "
             f"{quantile(self.alone, 0.95) * 1000:.0f} ms; WebSocket sessions on the first page, {len(self.turns)} "
-            f"turns of it, p95 {quantile(self.turns, 0.95):.2f} s, {self.dropped} dropped; SQLite, {datetime.now(UTC):%Y-%m-%d}; "
-            f"load average {os.getloadavg()[0]:.1f}",
+            f"turns of it, p95 {quantile(self.turns, 0.95):.2f} s, {self.dropped} dropped; "
+            f"SQLite, {datetime.now(UTC):%Y-%m-%d}; load average {os.getloadavg()[0]:.1f}",
         )
 
 
