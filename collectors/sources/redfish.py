@@ -313,7 +313,8 @@ class RedfishCollector:
                 else:
                     one.bad[key] = health
                 yield self._numbered(replace(state.event(one.node), time=now), key)
-        if answer.is_whole:  # what is no longer there is neither well nor bad
+        # What is no longer there is neither well nor bad. A controller that always lacks a resource is never whole.
+        if answer.is_whole or len(one.bad) > _MOST_STATES:
             one.bad = {key: health for key, health in one.bad.items() if key in worst}
 
     def _of_controller(self, one: _Controller, kind: str, words: str, now: datetime) -> Event:

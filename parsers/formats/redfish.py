@@ -27,14 +27,16 @@ _TYPE = re.compile(r"#(?P<type>\w{1,60})\.", re.ASCII)
 _TOPICS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "coolant_leak",
-        re.compile(r"^(?:Leak|LiquidLeak|CoolantLeak)|(?i:\bleak detector|\b(?:coolant|liquid|water) leak)"),
+        re.compile(r"^(?:Liquid|Coolant)?Leak(?:[A-Z]|$)|(?i:\bleak detector|\b(?:coolant|liquid|water) leak)"),
     ),
     ("power_supply", re.compile(r"[Pp]ower ?[Ss]uppl|\bPSU|PS_?\d\b|LineInput")),
     ("node_fan", re.compile(r"\b[Ff]an(?![a-z])|^Fan[A-Z]|FAN")),
     ("node_hot", re.compile(r"[Tt]emperature|[Tt]hermal|[Oo]ver.?[Tt]emp|[Oo]verheat|\bTEMP")),
 )
 _INPUT = re.compile(r"[Ll]oss ?[Oo]f|[Ll]ost|[Nn]o input|[Ii]nput ?[Ll]oss|[Oo]utOfRange")
-# Whoever writes of a program that leaks memory, or that there is no leak, writes of none.
+# The ids that hold a node, whatever the words beside them: the registry's, and makers' that are built like it.
+_LEAK_DETECTED = re.compile(r"(?:Liquid|Coolant)?LeakDetected")
+# Whose id says nothing of it, and who writes of a program that leaks memory, or that there is no leak, writes of none.
 _NO_LEAK = re.compile(r"(?i)memory|\bno\b|\bnot\b")
 _COLD = re.compile(r"[Bb]elow|\b[Ll]ower\b")
 # The variant of a kind that a controller's word for the health of a thing is.
@@ -101,7 +103,9 @@ def message_event(record: Mapping[str, Any], node: str | None) -> Event | None:
     origin = (text_of(record_of(record, "OriginOfCondition"), "@odata.id") or "")[:_LONGEST_PATH]
     health = text_of(record, "MessageSeverity", "Severity") or "OK"
     kind = _topic(key) or _topic(f"{text} {origin}")
-    if (kind == "node_hot" and _COLD.search(f"{key} {text}")) or (kind == "coolant_leak" and _NO_LEAK.search(text)):
+    is_leak_by_id = _LEAK_DETECTED.match(key) is not None
+    is_no_leak = kind == "coolant_leak" and not is_leak_by_id and _NO_LEAK.search(text)
+    if is_no_leak or (kind == "node_hot" and _COLD.search(f"{key} {text}")):
         kind = None
     if health not in ("OK", "Warning", "Critical") or (kind is None and health == "OK"):
         return None
@@ -113,8 +117,8 @@ def message_event(record: Mapping[str, Any], node: str | None) -> Event | None:
         judged = with_kind_meaning(replace(event, attributes={**said, "detector": "redfish"}))
         return replace(judged, severity="error", action="run_diagnostics") if health == "Critical" else judged
     has_no_input = kind == "power_supply" and health != "OK" and _INPUT.search(f"{key} {text}") is not None
-    if kind == "coolant_leak" and health == "Critical" and _topic(key) != kind:
-        return with_kind_meaning(event, "")  # its words alone speak of a leak: that holds no node
+    if kind == "coolant_leak" and health == "Critical" and not is_leak_by_id:
+        return with_kind_meaning(event, "")  # its words speak of a leak, or its id of a detector: that holds no node
     return with_kind_meaning(event, "input" if has_no_input else _VARIANTS[kind][health])
 
 

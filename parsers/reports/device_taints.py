@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parsers.reports.detector_report import DetectorReport, event_of
-from parsers.reports.reported_states import ReportedStates
+from parsers.reports.reported_states import MAX_STATES, ReportedStates
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of
 from store.records.event import Device, Event, canonical_pci
 
@@ -89,6 +89,8 @@ class DeviceTaintReader:
             self._states.changed((*place, key), None)
         if held:
             self._keys[place] = frozenset(held)
+            if len(self._keys) > MAX_STATES:  # a driver may name its devices anew for ever
+                del self._keys[next(iter(self._keys))]
         for key, taint in held.items():
             state = (str(taint.get("value")), str(taint.get("effect")))
             if self._states.changed((*place, key), state):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,7 +17,7 @@ from real.redfish import simulated_hall
 from collectors.collector import Position, SourceError, SourceSettings
 from collectors.sources import redfish
 from collectors.sources.redfish import RedfishCollector
-from parsers.formats.redfish import message_event
+from parsers.formats.redfish import ResourceState, message_event
 from store.records.event import Event
 
 SETTINGS = SourceSettings(node="mgmt", interval_s=0.1, timeout_s=5.0)
@@ -96,10 +97,12 @@ class Controller(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     supply: ClassVar[dict[str, Any]] = {}
     act = "well"
+    chassis, delay_s = 1, 0.0  # the further ones tell of nothing
 
     def do_GET(self) -> None:
         """One answer."""
         kind = type(self)
+        time.sleep(kind.delay_s)
         if kind.act == "refuse" or self.headers["Authorization"] != "Basic cm9vdDpzZWNyZXQ=":
             return self.say({}, 401)
         if kind.act == "elsewhere":
@@ -119,7 +122,8 @@ class Controller(BaseHTTPRequestHandler):
         if kind.act == "much":
             return self.say({"Members": ["x" * redfish._MOST_BYTES]})
         chassis = "/redfish/v1/Chassis/1"
-        links = [chassis, "http://198.51.100.1/redfish/v1/x", "/redfish/v1/../../secret", 7, None]
+        further = [f"/redfish/v1/Chassis/{number}" for number in range(2, kind.chassis + 1)]
+        links = [chassis, *further, "http://198.51.100.1/redfish/v1/x", "/redfish/v1/../../secret", 7, None]
         tree: dict[str, dict[str, Any]] = {
             "/redfish/v1/Systems": {"Members": "none"},
             "/redfish/v1/Chassis": {"Members": [{"@odata.id": link} for link in links]},
@@ -255,6 +259,28 @@ def test_a_controller_that_tells_of_too_much_fills_nothing(tmp_path: Path) -> No
         assert len(heard.position["bad"]["gpu-017"]) == 1
 
 
+def test_a_controller_that_lacks_a_resource_and_invents_others_fills_nothing(tmp_path: Path) -> None:
+    """A round that is not whole forgets nothing, up to the number of things of one round."""
+    with controller(tmp_path) as (_made, rest), asking(rest) as heard:
+        one = heard.source._controllers["gpu-017"]
+        for turn in range(3):
+            names = [f"/redfish/v1/Chassis/1/Fans/{turn}-{n}" for n in range(redfish._MOST_STATES)]
+            states = tuple(ResourceState(name, "node_fan", "Warning", name) for name in names)
+            told = list(heard.source._told(redfish._Answer(one, states, errors=1), datetime.now(UTC)))
+            assert len(told) == redfish._MOST_STATES
+            assert set(one.bad) == {f"node_fan {name}" for name in names}
+
+
+def test_a_controller_of_many_chassis_is_looked_through_in_several_rounds(tmp_path: Path) -> None:
+    """Where one round is too short for all, the next goes on, and it is not silent meanwhile."""
+    settings = SourceSettings(node="mgmt", interval_s=0.1, timeout_s=0.5)
+    with controller(tmp_path, Status={"Health": "Critical"}) as (made, rest):
+        made.chassis, made.delay_s = 16, 0.05
+        with asking(rest, settings=settings) as heard:
+            heard.until(lambda: bool(heard.events))
+            assert heard.kinds() == [("gpu-017", "power_supply", "error")]
+
+
 def test_what_is_pulled_out_is_forgotten(tmp_path: Path) -> None:
     """It is told of again when it is back as it was."""
     failed = {"Status": {"State": "Enabled", "Health": "Critical"}}
@@ -272,6 +298,10 @@ def test_what_is_pulled_out_is_forgotten(tmp_path: Path) -> None:
     ("ident", "text", "told"),
     [
         ("Environmental.1.1.0.LeakDetectedCritical", "Leak detector 'Tray' reports a leak.", ("coolant_leak", "fatal")),
+        ("Environmental.1.1.0.LeakDetectedCritical", "Leak at 'Memory tray'. Do not touch.", ("coolant_leak", "fatal")),
+        ("Maker.1.0.LeakDetectorLost", "Leak detector 'Tray' is lost", ("coolant_leak", "error")),
+        ("Maker.1.0.LeakageCurrentHigh", "Leakage current of the line is high", ("health_event", "error")),
+        ("Maker.1.0.Alert", "Leak of handles in a service", ("health_event", "error")),
         ("Maker.1.0.Alert", "Liquid leak at the manifold", ("coolant_leak", "error")),
         ("Maker.1.0.Alert", "Memory Leak Detected in BMC process", ("health_event", "error")),
         ("Maker.1.0.Alert", "MEMORY LEAK in service", ("health_event", "error")),

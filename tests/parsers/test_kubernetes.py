@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from parsers.formats.kubernetes import KubernetesParser
+from parsers.reports import device_taints
 from parsers.text.parser import Context, parse
 from store.records.event import Device, Event
 
@@ -355,3 +356,13 @@ def test_a_taint_that_comes_again_is_told_again() -> None:
     """After its device was listed without it."""
     held = {"key": "site/broken", "effect": "NoSchedule", "value": "1"}
     assert len(decoded(*(slices("gpu.nvidia.com", *taints) for taints in ((held,), (held,), (), (held,))))) == 2
+
+
+def test_devices_that_are_named_anew_for_ever_fill_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest are forgotten."""
+    monkeypatch.setattr(device_taints, "MAX_STATES", 4)
+    held, reader = {"key": "x", "effect": "NoSchedule"}, device_taints.DeviceTaintReader()
+    for turn in range(9):
+        spec = {**slices("d", held)["spec"], "nodeName": f"n{turn}"}
+        assert len(reader.read("ResourceSlice", {"spec": spec}, 1)) == 1
+    assert [place[0] for place in reader._keys] == ["n5", "n6", "n7", "n8"]

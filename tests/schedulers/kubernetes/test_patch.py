@@ -191,6 +191,7 @@ def test_a_cordon_that_nvsentinel_found_is_taken_off_once_it_lets_go() -> None:
     came = change(found, "release")
     assert isinstance(came, PatchRefusal)
     assert (came.result, came.detail.partition(" came ")[0]) == ("retry", "NVSentinel (quarantineHealthEvent)")
+    assert came.detail.endswith("remove the node's annotations that begin with quarantineHealthEvent")
     for key in ("", "IsCordoned", "CordonPreExisting"):
         del found["metadata"]["annotations"][f"quarantineHealthEvent{key}"]
     assert "unschedulable" not in brought(found, "release")["spec"]
