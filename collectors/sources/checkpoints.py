@@ -13,17 +13,26 @@ import os
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import number
 from parsers.dumps.checkpoint_files import FileContent, content_of, most_read, tells
-from parsers.formats.checkpoints import TRACKERS, CheckpointEntry, CheckpointSave, event_of, iteration_in, saves_of
+from parsers.formats.checkpoints import (
+    TRACKERS,
+    CheckpointEntry,
+    CheckpointSave,
+    event_of,
+    iteration_in,
+    run_of,
+    saves_of,
+)
 from store.records.event import Event
 
 # One look at a checkpoint directory, at a bounded cost: such directories are on file servers that all share.
@@ -39,9 +48,9 @@ MOST_NAMES = 20_000
 MOST_FILES = 10_000
 FILES_OF_ONE = 2_000
 MOST_OPENED = 2_000
-# What a look reads of files that have changed, and what it keeps of the names of others in all, bytes.
+# What a look reads of files that have changed, and keeps of the names of others: of one save, and in all, bytes.
 MOST_READ = 256 * 1024 * 1024
-MOST_KEPT = 8 * 1024 * 1024
+MOST_KEPT_OF_ONE, MOST_KEPT = 2 * 1024 * 1024, 16 * 1024 * 1024
 _NAME_BYTES = 100  # of a name besides its letters
 _DEPTH = 2  # folders between the directory and the saves
 _INNER_DEPTH = 4  # folders within a save
@@ -60,23 +69,24 @@ class CheckpointScan:
         self.full = False
         self.left: set[str] = set()
         self._known = known or {}
-        self._opened = self._read = self._kept = 0
+        self._opened = self._read = self._kept = self._kept_of_one = 0
         self.contents: dict[str, tuple[float, int, FileContent]] = {}
 
-    def saves(self, first: Set[str] = frozenset()) -> list[str]:
+    def saves(self, waited: Mapping[str, int] = MappingProxyType({})) -> list[str]:
         """The paths of what is named as a save, the newest iterations first: where not all can be read, they count.
 
         Args:
-            first: what the last look left over goes before them.
+            waited: how many looks left a save over: who has waited longest goes first.
         """
         found = list(self._saves(self._root, _DEPTH))
-        return sorted(found, key=lambda path: (path not in first, -(iteration_in(path.rpartition("/")[2]) or 0)))
+        return sorted(found, key=lambda path: (-waited.get(path, 0), -(iteration_in(path.rpartition("/")[2]) or 0)))
 
     def read(self, place: str) -> tuple[list[CheckpointEntry], int]:
         """The files of one save, and how many were left out; none of a save that is `left`."""
         entries, skipped = self._files(place)
         if skipped:  # nobody can say then which files are missing
             return entries, skipped
+        self._kept_of_one = 0
         told = [self._with_content(entry) for entry in entries]
         known = [one for one in told if one is not None]
         if len(known) < len(told):  # what was not opened may be what is cut short
@@ -125,9 +135,12 @@ class CheckpointScan:
                 return None
             self._opened += 1
             known = (entry.mtime_s, entry.size, self._content(entry, name))
-        self._kept += sum(len(one) + _NAME_BYTES for one in known[2].named)
-        if self._kept > MOST_KEPT:
+        kept = sum(len(one) + _NAME_BYTES for one in known[2].named)
+        if self._kept + kept > MOST_KEPT:
             return None
+        if self._kept_of_one + kept > MOST_KEPT_OF_ONE:  # it names more files than a save has: it tells of itself alone
+            known, kept = (*known[:2], FileContent(cut=known[2].cut)), 0
+        self._kept, self._kept_of_one = self._kept + kept, self._kept_of_one + kept
         self.contents[entry.path] = known
         return replace(entry, content=known[2])
 
@@ -241,7 +254,7 @@ class CheckpointsCollector:
         self._due = 0.0
         self._reported: dict[str, _SaveReport] = {}
         self._contents: dict[str, tuple[float, int, FileContent]] = {}
-        self._left: set[str] = set()  # the saves that the last look did not come to
+        self._waited: dict[str, int] = {}  # the saves that the last looks did not come to, and how many those were
         self._torn: dict[str, float] = {}  # of each save that was reported as torn: its last file's time
         self._files: dict[str, int] = {}  # how many files a whole save had
         self._left_out_reported = False
@@ -281,7 +294,7 @@ class CheckpointsCollector:
         scan = CheckpointScan(self._root, self._contents)
         entries: list[CheckpointEntry] = []
         read: dict[str, tuple[int, float]] = {}  # of each save that was read: files left out, its folder's time
-        places = scan.saves(self._left)
+        places = scan.saves(self._waited)
         for place in places:
             time_s, reported = _mtime_s(place), self._reported.get(place)
             if reported is not None and reported.whole and reported.time_s == time_s:
@@ -295,8 +308,14 @@ class CheckpointsCollector:
             entries += scan.trackers(folder)
         self._reported = {place: self._reported[place] for place in places if place in self._reported}
         saves = saves_of(entries, self._root)
-        events = self._news(saves, read, now_s) + self._torn_news(saves, read, now_s)
-        self._contents, self._left = scan.contents, scan.left
+        # A torn save takes one away from a run. Where the run is known by its folder's name, which its user chooses, and
+        # two folders bear that name, one of them may be another user's: neither is reported as torn.
+        runs = Counter(run_of(folder) for folder in {place.rpartition("/")[0] for place in places})
+        doubtful = set() if self._run is not None else {run for run, folders in runs.items() if folders > 1}
+        certain = [save for save in saves if save.run not in doubtful]
+        events = self._news(saves, read, now_s) + self._torn_news(certain, read, now_s)
+        self._contents = scan.contents
+        self._waited = {place: self._waited.get(place, 0) + 1 for place in scan.left}
         self._say_left_out(scan)
         told = {place: list(astuple(reported)) for place, reported in self._reported.items()}
         position = {"told": told, "torn": self._torn, "files": self._files}
@@ -322,21 +341,15 @@ class CheckpointsCollector:
     def _torn_news(
         self, saves: Sequence[CheckpointSave], read: Mapping[str, tuple[int, float]], now_s: float
     ) -> list[Event]:
-        """The newest save of each folder, where its files show that it is torn and nothing writes to it any more.
-
-        A torn save takes one away from a run. Where the run is known by its folder's name, which its user chooses, and
-        two folders bear that name, one of them may be another user's: neither is reported.
-        """
+        """The newest save of each folder, where its files show that it is torn and nothing writes to it any more."""
         newest = {save.folder: save for save in saves}  # they are sorted by their ends
         whole = {save.folder: save for save in saves if save.whole and self._reported[_place(save)].whole}
         files = {_place(save): save.files for save in whole.values() if _place(save) in read}
         self._files = {place: self._files[place] for place in self._files if place in self._reported} | files
-        folders = Counter(save.run for save in newest.values())
         torn = {
             _place(save): save
             for save in newest.values()
-            if (self._run is not None or folders[save.run] == 1)
-            and save.whole is False
+            if save.whole is False
             and save.marked
             and not read.get(_place(save), (1, 0.0))[0]
             and now_s - save.end_s >= _QUIET_S

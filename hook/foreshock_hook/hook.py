@@ -85,7 +85,6 @@ class TrainingHook:
         self._run, self._path, self._write_s = str(run), str(path), write_s
         self._file: int | None = None
         self._torn = False
-        self._failed_by: int | None = None  # the identity of the error that was told: to hold it would hold its frames
         self._retry_s = _NEVER
         self._count, self._iteration = 0, 0
         self._begin_s: float | None = None  # since when the steps that are not written lasted; None before the first
@@ -225,8 +224,9 @@ class TrainingHook:
         """Tell the end."""
         if kind is None:
             self.close()
-        elif id(error) != self._failed_by:  # a trainer's callback and the block around it may both see it
-            self._failed_by = id(error)
+        elif getattr(error, "_foreshock_told", None) != id(self):  # a callback and the block around it may both see it
+            with suppress(Exception):
+                vars(error)["_foreshock_told"] = id(self)
             self._tell("error", time.monotonic(), {"error": kind.__name__, "message": str(error)[:500]})
 
     def _begins(self, what: str, fields: dict[str, object]) -> float:

@@ -60,7 +60,8 @@ class DeviceTaintReader:
         driver, pool = text_of(spec, "driver") or "", text_of(record_of(spec, "pool"), "name") or ""
         devices = [_device_taints(node, driver, pool, one) for one in records_of(spec, "devices")[:_MOST_DEVICES]]
         found = [event for one in devices for event in self._device(one, line)]
-        return [*found, *(self._lost(node, devices, line) if driver == _NVIDIA else ())]
+        name = text_of(record_of(record, "metadata"), "name") or pool  # a pool may be in several slices
+        return [*found, *(self._lost(node, name, devices, line) if driver == _NVIDIA else ())]
 
     def _device(self, one: _DeviceTaints, line: int) -> Iterator[Event]:
         xid = one.taints.get(_XID) if one.driver == _NVIDIA else None
@@ -96,9 +97,9 @@ class DeviceTaintReader:
             if self._states.changed((*place, key), state):
                 yield event_of(self._report(one.node, key, f"{one.name} is tainted {key}", line, one.device, taint))
 
-    def _lost(self, node: str, devices: list[_DeviceTaints], line: int) -> Iterator[Event]:
+    def _lost(self, node: str, name: str, devices: list[_DeviceTaints], line: int) -> Iterator[Event]:
         lost = [one.taints[_LOST] for one in devices if _LOST in one.taints]
-        if self._states.changed((node, _LOST), ("lost",) if lost else None):
+        if self._states.changed((node, name, _LOST), ("lost",) if lost else None):
             words = f"A GPU is lost: {len(lost)} devices are tainted" if lost else "No GPU is lost any more"
             report = self._report(node, _LOST, words, line, Device("gpu"), lost[0] if lost else {})
             yield event_of(replace(report, severity="error", healthy=not lost))

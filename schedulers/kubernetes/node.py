@@ -193,9 +193,19 @@ def is_quarantined(node: KubernetesNode) -> bool:
     """Whether NVSentinel keeps work off the node."""
     said = node.annotations
     is_held = bool(node.spec.unschedulable) and said.get(_CORDONED) == "True"
-    named = said.get(_TAINTED, "")  # its list of them; the annotation may outlive the taints
-    is_tainted = any(f'"{taint.key}"' in named for taint in node.taints if taint.effect in _KEEPING_OFF)
+    is_tainted = any(taint in _taints_named(said.get(_TAINTED, "")) for taint in node.taints)
     return said.get(_QUARANTINE, "").strip() not in _EMPTY and (is_held or is_tainted)
+
+
+def _taints_named(text: str) -> list[Taint]:
+    """Those of an annotation of NVSentinel that keep work off; the annotation may outlive the taints."""
+    try:
+        found = msgspec.json.decode(text, type=list[dict[str, str]])
+    except msgspec.DecodeError:
+        return []
+    said = [{name.lower(): value for name, value in one.items()} for one in found]
+    taints = [Taint(one.get("key", ""), one.get("effect", ""), one.get("value", "")) for one in said]
+    return [one for one in taints if one.effect in _KEEPING_OFF]
 
 
 def is_left_to_us(node: KubernetesNode) -> bool:

@@ -1,5 +1,6 @@
 """A checkpoint directory that a trainer is writing: what is told of each save, when, and at what cost."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -209,3 +210,18 @@ def test_a_torn_save_is_told_once_whatever_restarts(tmp_path: Path) -> None:
         put(tmp_path / name, at=LONG_AGO + (1 if "20" in name else 0))
     assert ("checkpoint_torn", 20) in watcher.told()
     assert watcher.told() == []
+
+
+def test_saves_that_name_many_files_keep_no_other_waiting(tmp_path: Path) -> None:
+    """A save that names more than any has tells of itself alone; who was left over longest goes first."""
+    for number in range(12):
+        index = tmp_path / f"theirs/checkpoint-{900 + number}/model.safetensors.index.json"
+        index.parent.mkdir(parents=True)
+        names = {str(n): f"{n:05d}{'x' * 60}" for n in range(9_000)}
+        index.write_text(json.dumps({"weight_map": names}))
+    put(tmp_path / "ours/checkpoint-5/trainer_state.json")
+    put(tmp_path / "ours/checkpoint-5/model.safetensors", 4)
+    collector = make_collector(f"checkpoints:{tmp_path}", SETTINGS)
+    collector.open(None)
+    told = [(e.kind, e.attributes["iteration"]) for _ in range(4) for e in collector.collect(1.0).events]
+    assert ("checkpoint_torn", 5) in told

@@ -122,7 +122,12 @@ def test_others_are_told_of_by_their_marks(found: KubernetesNode, who: str) -> N
     [
         node(labels={BY: "NVSentinel", "k8saas.nvidia.com/uncordon-by": "NVSentinel"}),
         node(SHUT | {"quarantineHealthEvent": "[]", "quarantinedNodeUncordonedManually": "True"}),
-        # The taint is gone, its annotation stands: the node takes work.
+        # The taint is gone, its annotation stands: the node takes work. Another one of its key is none of it.
+        node(
+            SICK
+            | {"quarantineHealthEventAppliedTaints": '[{"Key":"nvidia.com/gpu","Value":"x","Effect":"NoSchedule"}]'},
+            taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
+        ),
         node(SICK | {"quarantineHealthEventAppliedTaints": '[{"Key":"gpu-error","Value":"","Effect":"NoSchedule"}]'}),
         node(SICK | {"quarantineHealthEventAppliedLabels": "[{}]"}, {"nvidia.com/gpu-fault": "active"}),
         node(SICK | SHUT),
