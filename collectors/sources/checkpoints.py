@@ -308,7 +308,7 @@ class CheckpointsCollector:
             entries += scan.trackers(folder)
         self._reported = {place: self._reported[place] for place in places if place in self._reported}
         saves = saves_of(entries, self._root)
-        # A torn save takes one away from a run. Where the run is known by its folder's name, which its user chooses, and
+        # A torn save takes one from a run. Where the run is known by its folder's name, which its user chooses, and
         # two folders bear that name, one of them may be another user's: neither is reported as torn.
         runs = Counter(run_of(folder) for folder in {place.rpartition("/")[0] for place in places})
         doubtful = set() if self._run is not None else {run for run, folders in runs.items() if folders > 1}
