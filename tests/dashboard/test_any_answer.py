@@ -154,12 +154,15 @@ def test_an_api_that_fails_in_the_middle_leaves_what_was_read_and_one_sentence(
         assert not [e for e in shown.error if "cannot answer now" in e.value]
         assert "What stopped llm-70b is not known." in said
         return
-    assert len([e for e in shown.error if "cannot answer now" in e.value]) == 1
+    assert len({e.value for e in shown.error if "cannot answer now" in e.value}) == 1
+    asked = [entry[1] for entry in api.asked if entry[1] != "what-if"]  # the sliders stand by themselves
     if path == "map":
         assert "Newest incidents" in said
         return
+    if page == "cluster":  # of three rows each is drawn by itself
+        assert asked[-1] == path if path == "cluster" else "events" in asked
+        return
     assert "that is not the same as well" in said
-    asked = [entry[1] for entry in api.asked if entry[1] != "what-if"]  # the sliders stand by themselves
     assert asked[-1] == path
     assert set(asked) <= {*READS[page][: READS[page].index(path) + 1]}
 
