@@ -182,7 +182,7 @@ def test_what_people_and_programs_wrote_stays_at_home(talkative: str, tmp_path: 
     """Reasons and their links, exceptions, names of processes, of runs and ranks: nowhere in the pack."""
     pack = unpacked(talkative, tmp_path)
     whole = "".join(path.read_text() for path in pack.iterdir())
-    assert [word for word in ("ann-", "4711", "KeyError") if word in whole] == []
+    assert [word for word in ("ann-", "tickets.example", "KeyError") if word in whole] == []
     told = json.loads((pack / "outages.jsonl").read_text())
     assert (told["state"], told["planned"], told["cause"]) == ("DOWN", False, "hardware")
     assert "pid=7, name=-, Ch 8" in whole

@@ -314,7 +314,6 @@ def guarded(folder: Path, token: str) -> Iterator[tuple[str, Path]]:
 
 def test_another_cluster_is_chosen_in_the_bar(page: Page, place: Place, tmp_path: Path) -> None:
     """Each by its own token, one gone, one that is none; the address and each link say which."""
-    visitor = Visitor(page)
     with guarded(tmp_path, "of the south alone") as (south, token):
         clusters = {
             "north": ClusterAddress(place.api),
@@ -323,26 +322,33 @@ def test_another_cluster_is_chosen_in_the_bar(page: Page, place: Place, tmp_path
         }
         several = DashboardAddress(port=free_port(), sign_in=DashboardSignIn(clusters=clusters))
         with running(several):
-            page.call("Page.navigate", url=several.url)
-            visitor.sees(FIRST, "GPU 5 of gpu-003", "served by", place.api)
-            links = page.evaluate("""[...document.querySelectorAll('a[href*="node="]')].map(one => one.search)""")
-            assert links and all("cluster=north" in one for one in links)
-            visitor.screenshot(tmp_path / "north.png")
-            _choose(visitor, "south")
-            visitor.sees("served by", south)
-            visitor.sees_no("gpu-003", "wants a token")
-            _choose(visitor, "gone")
-            visitor.sees("Nothing answers at http", "served by http://127.0.0.1:9")
-            visitor.screenshot(tmp_path / "gone.png")
-            _choose(visitor, "north")
-            visitor.sees(FIRST, "GPU 5 of gpu-003")
-            visitor.press(FAULTY)
-            visitor.sees(f"{FAULTY} is faulty")
-            assert page.evaluate("new URLSearchParams(location.search).get('cluster')") == "north"
-            page.call("Page.navigate", url=f"{several.url}/?cluster=*none*")
-            visitor.sees("No cluster is called *none*")
-            visitor.screenshot(tmp_path / "none.png")
-    page.call("Page.navigate", url=place.dashboard)  # where the others begin
+            try:
+                _through_clusters(Visitor(page), several.url, place, south, tmp_path)
+            finally:
+                page.call("Page.navigate", url=place.dashboard)  # where the others begin
+
+
+def _through_clusters(visitor: Visitor, url: str, place: Place, south: str, tmp_path: Path) -> None:
+    page = visitor.page
+    page.call("Page.navigate", url=url)
+    visitor.sees(FIRST, "GPU 5 of gpu-003", "served by", place.api)
+    links = page.evaluate("""[...document.querySelectorAll('a[href*="node="]')].map(one => one.search)""")
+    assert links and all("cluster=north" in one for one in links)
+    visitor.screenshot(tmp_path / "north.png")
+    _choose(visitor, "south")
+    visitor.sees("served by", south)
+    visitor.sees_no("gpu-003", "wants a token")
+    _choose(visitor, "gone")
+    visitor.sees("Nothing answers at http", "served by http://127.0.0.1:9")
+    visitor.screenshot(tmp_path / "gone.png")
+    _choose(visitor, "north")
+    visitor.sees(FIRST, "GPU 5 of gpu-003")
+    visitor.press(FAULTY)
+    visitor.sees(f"{FAULTY} is faulty")
+    assert page.evaluate("new URLSearchParams(location.search).get('cluster')") == "north"
+    page.call("Page.navigate", url=f"{url}/?cluster=*none*")
+    visitor.sees("No cluster is called *none*")
+    visitor.screenshot(tmp_path / "none.png")
 
 
 def _choose(visitor: Visitor, name: str) -> None:

@@ -66,9 +66,15 @@ class Page:
                 return result
 
     def evaluate(self, script: str) -> Any:
-        """The value of a JavaScript expression in the page."""
-        result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        return result["result"].get("value")
+        """The value of a JavaScript expression in the page; in the new one where it was left meanwhile."""
+        while True:
+            try:
+                result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+            except RuntimeError as error:
+                if "navigated" not in str(error):
+                    raise
+            else:
+                return result["result"].get("value")
 
     def wait_for(self, texts: Sequence[str], timeout_s: float) -> None:
         """Wait until the page is drawn and shows every text; `TimeoutError` says what it shows instead."""
