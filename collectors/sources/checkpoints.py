@@ -309,10 +309,12 @@ class CheckpointsCollector:
         self._reported = {place: self._reported[place] for place in places if place in self._reported}
         saves = saves_of(entries, self._root)
         # A torn save takes one from a run. Where the run is known by its folder's name, which its user chooses, and
-        # two folders bear that name, one of them may be another user's: neither is reported as torn.
+        # two folders bear that name, one of them may be another user's: neither is reported as torn; nor any where the
+        # names ran out, and the other folder may not have been seen.
         runs = Counter(run_of(folder) for folder in {place.rpartition("/")[0] for place in places})
         doubtful = set() if self._run is not None else {run for run, folders in runs.items() if folders > 1}
-        certain = [save for save in saves if save.run not in doubtful]
+        is_cut = self._run is None and scan.names >= MOST_NAMES
+        certain = [save for save in saves if not is_cut and save.run not in doubtful]
         events = self._news(saves, read, now_s) + self._torn_news(certain, read, now_s)
         self._contents = scan.contents
         self._waited = {place: self._waited.get(place, 0) + 1 for place in scan.left}

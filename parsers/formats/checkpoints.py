@@ -195,7 +195,7 @@ def _judged(groups: Sequence[_SaveGroup], trackers: dict[str, CheckpointEntry]) 
     for group in groups:
         marked = _marked(group, trackers.get(group.parent))
         others = _median_without(sizes[group.parent], group.size)
-        compared = None if others is None else group.size >= _SHARE * others
+        compared = (bool(group.named) or None) if others is None else group.size >= _SHARE * others
         found.append(
             CheckpointSave(
                 run=run_of(group.parent),
@@ -227,7 +227,7 @@ def _marked(group: _SaveGroup, tracker: CheckpointEntry | None) -> bool | None:
     """Whether a save's format says that it is whole; None where it does not say."""
     if group.incomplete or group.lack():
         return False
-    if ".distcp" in group.names or _WHOLE in group.names or group.named:
+    if group.names:  # those of torch and of the trainers are written last; an index of shards is not
         return True
     if group.uncut == 1 and set(group.sizes) == {f"{group.parent}/{group.name}"}:
         return True  # of a folder's files the first may be whole before the others begin

@@ -225,3 +225,25 @@ def test_saves_that_name_many_files_keep_no_other_waiting(tmp_path: Path) -> Non
     collector.open(None)
     told = [(e.kind, e.attributes["iteration"]) for _ in range(4) for e in collector.collect(1.0).events]
     assert ("checkpoint_torn", 5) in told
+
+
+def test_shards_and_their_index_are_whole_once_nobody_writes(tmp_path: Path) -> None:
+    """A trainer writes the optimizer behind them."""
+    folder = tmp_path / "llm/checkpoint-500"
+    for moment, kind in ((time.time(), "checkpoint_save_start"), (LONG_AGO, "checkpoint_save")):
+        put(folder / "a.safetensors", 0)
+        header = b'{"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}'
+        (folder / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"x")
+        (folder / "model.safetensors.index.json").write_text('{"weight_map":{"t":"a.safetensors"}}')
+        for file in folder.iterdir():
+            os.utime(file, (moment, moment))
+        assert Watcher(f"checkpoints:{tmp_path}").told() == [(kind, 500)]
+
+
+def test_where_names_run_out_no_save_is_told_as_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of the same name that makes it doubtful may be among what was not listed."""
+    put(tmp_path / "a/llm/step-10/__0_0.distcp")
+    spec = f"checkpoints:{tmp_path}"
+    assert ("checkpoint_torn", 10) in Watcher(spec).told()
+    monkeypatch.setattr(checkpoints, "MOST_NAMES", 4)
+    assert Watcher(spec).told() == [("checkpoint_save_start", 10)]
