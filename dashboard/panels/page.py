@@ -1,7 +1,7 @@
 """The parts that every page is made of: the site, the trouble, the banner, the link to a node, the empty state."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -122,6 +122,41 @@ def mode(name: str | None) -> str:
 def empty(text: str) -> None:
     """In place of an empty chart: what is missing and what to do about it."""
     st.info(text, icon=":material/inbox:")
+
+
+def choice(site: Site, what: str, names: Sequence[str], order: str) -> str | None:
+    """One of these: that which the address names as `?node=` or `?run=`, the first where it names none.
+
+    None, and a sentence, where it names a stranger: of nobody asked for nothing is shown.
+    """
+    requested = st.query_params.get(what)
+    unknown = requested if requested and requested not in names else None
+    if unknown is not None:
+        st.warning(f"No {what} is called {words.plain(unknown)}: choose one of the {len(names):,} below.")
+    chosen = st.selectbox(
+        f"{what.capitalize()}, {order}",
+        names,
+        index=0 if unknown is None else None,
+        key=what,
+        bind="query-params",
+        format_func=words.shown,
+        placeholder=f"choose a {what}",
+    )
+    if chosen is None:
+        as_of(site.client.cluster())
+    return chosen
+
+
+def chosen_run(site: Site) -> str | None:
+    """The run that the address names, else the newest; None, and a sentence, where none is known, or none so called."""
+    runs = sorted(site.client.runs(), key=lambda r: r.start.timestamp() if r.start else 0.0, reverse=True)
+    if not runs:
+        empty(
+            "No training run is known yet: let `foreshock sidecar --source file:RUN.log:training` follow its log, "
+            "or load an archive with `foreshock ingest`."
+        )
+        return None
+    return choice(site, "run", [run.run for run in runs], "the newest first")
 
 
 def node_link(site: Site, name: str | None) -> None:

@@ -22,16 +22,9 @@ from wire.money.price import GpuHourPrice, price_of, shown
 def page(site: Site) -> None:
     """The selector (kept in the address as ?run=), then the run's ledger."""
     with panels.troubles():
-        runs = sorted(site.client.runs(), key=lambda r: r.start.timestamp() if r.start else 0.0, reverse=True)
-        if not runs:
-            panels.empty(
-                "No training run is known yet: let `foreshock sidecar --source file:RUN.log:training` follow its log, "
-                "or load an archive with `foreshock ingest`."
-            )
-            return
-        names = [run.run for run in runs]
-        chosen = st.selectbox("Run, the newest first", names, key="run", bind="query-params", format_func=words.shown)
-        _live(site, chosen or names[0])
+        chosen = panels.chosen_run(site)
+        if chosen is not None:
+            _live(site, chosen)
 
 
 @st.fragment(run_every=panels.REFRESH_S)

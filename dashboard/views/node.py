@@ -38,21 +38,8 @@ def page(site: Site) -> None:
                 "No node is known yet: start `foreshock sidecar` on one, or load an archive with `foreshock ingest`."
             )
             return
-        requested = st.query_params.get("node")
-        unknown = requested if requested and requested not in names else None
-        if unknown is not None:
-            st.warning(f"No node is called {words.plain(unknown)}: choose one of the {len(names):,} below.")
-        chosen = st.selectbox(
-            "Node, the worst first",
-            names,
-            index=0 if unknown is None else None,
-            key="node",
-            bind="query-params",
-            format_func=words.shown,
-            placeholder="choose a node",
-        )
+        chosen = panels.choice(site, "node", names, "the worst first")
         if chosen is None:
-            panels.as_of(site.client.cluster())  # of nobody asked for nothing is shown
             return
         _live(site, chosen)
 

@@ -43,29 +43,8 @@ KEEP_S = 30.0  # the attempts are read again when the ledger has news, else as r
 def page(site: Site) -> None:
     """The selector (kept in the address as ?run=), then the run."""
     with panels.troubles():
-        runs = sorted(site.client.runs(), key=lambda r: r.start.timestamp() if r.start else 0.0, reverse=True)
-        if not runs:
-            panels.empty(
-                "No training run is known yet: let `foreshock sidecar --source file:RUN.log:training` follow its log, "
-                "or load an archive with `foreshock ingest`."
-            )
-            return
-        names = [run.run for run in runs]
-        requested = st.query_params.get("run")
-        unknown = requested if requested and requested not in names else None
-        if unknown is not None:
-            st.warning(f"No run is called {words.plain(unknown)}: choose one of the {len(names):,} below.")
-        chosen = st.selectbox(
-            "Run, the newest first",
-            names,
-            index=0 if unknown is None else None,
-            key="run",
-            bind="query-params",
-            format_func=words.shown,
-            placeholder="choose a run",
-        )
+        chosen = panels.chosen_run(site)
         if chosen is None:
-            panels.as_of(site.client.cluster())  # of nobody asked for nothing is shown
             return
         _live(site, chosen)
         _what_if(site, chosen)

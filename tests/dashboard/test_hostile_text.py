@@ -108,12 +108,14 @@ def test_no_tag_lives_in_a_figure() -> None:
     assert "<a" not in "".join(charts.reasons([ReasonJson(text=tag, contribution=0.1)]).data[0].y)
 
 
-def test_an_address_that_is_markup_is_named_and_not_obeyed(drawn: Opened) -> None:
-    """?node= comes from whoever made the link."""
-    shown = drawn("node", node=EVIL)
+@pytest.mark.parametrize(("page", "what"), [("node", "node"), ("run", "run"), ("goodput", "run")])
+def test_an_address_that_is_markup_is_named_and_not_obeyed(drawn: Opened, page: str, what: str) -> None:
+    """?node= and ?run= come from whoever made the link; no other one's figures are shown for it."""
+    shown = drawn(page, **{what: EVIL})
     assert failing(shown) == []
-    assert "No node is called" in shown.warning[0].value
+    assert f"No {what} is called" in shown.warning[0].value
     assert live(shown.warning[0].value) == []
+    assert not shown.metric
 
 
 def test_a_cause_of_a_newer_server_stands_for_itself() -> None:
