@@ -9,7 +9,7 @@ Jobs keep the short text (`store/records/job.py`); whoever needs the hosts expan
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -74,8 +74,8 @@ def _expand_item(item: str, room: int) -> list[str]:
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 
-def _numbers(inside: str, item: str, room: int) -> list[str]:
-    names: list[str] = []
+def _ranges(inside: str, item: str) -> Iterator[tuple[int, int, int]]:
+    """First, last and number of digits of each part of a bracket."""
     for part in inside.split(","):
         match = _RANGE.fullmatch(part.strip())
         if not match:
@@ -83,9 +83,14 @@ def _numbers(inside: str, item: str, room: int) -> list[str]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise RecordError(f"hostlist {item[:60]!r}: the range {part} runs backwards")
+        yield first, last, len(match[1])
+
+
+def _numbers(inside: str, item: str, room: int) -> list[str]:
+    names: list[str] = []
+    for first, last, width in _ranges(inside, item):
         if len(names) + last - first + 1 > room:
             raise RecordError(f"hostlist {item[:60]!r} names more than {MAX_HOSTS} hosts: split it")
-        width = len(match[1])
         names.extend(f"{number:0{width}d}" for number in range(first, last + 1))
     return names
 
@@ -116,14 +121,9 @@ def _is_item(node: str, item: str) -> bool:
 
 
 def _is_within(number: str, inside: str, item: str) -> bool:
-    for part in inside.split(","):
-        match = _RANGE.fullmatch(part.strip())
-        if not match:
-            raise RecordError(f"hostlist {item[:60]!r}: {part[:20]!r} is no number or range, such as 001-008")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if first <= int(number) <= last and number == f"{int(number):0{len(match[1])}d}":
-            return True
-    return False
+    value = int(number)
+    ranges = _ranges(inside, item)
+    return any(first <= value <= last and number == f"{value:0{width}d}" for first, last, width in ranges)
 
 
 def compress(names: Iterable[str]) -> str:
