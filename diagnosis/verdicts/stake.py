@@ -83,17 +83,19 @@ def newest_saves(connection: sa.Connection, moment: datetime) -> dict[str, datet
 def saves_at(connection: sa.Connection, run: str, moment: datetime) -> tuple[Event | None, Event | None]:
     """Of a run's checkpoints at a moment the newest that is whole, and a later one that was found torn.
 
-    It is found torn once it is at rest: minutes after the job has ended.
+    It is found torn once it is at rest: minutes after the job has ended. What was told of it before is that save.
     """
     kinds = ("checkpoint_save", "checkpoint_torn")
     within = _EVENTS.c.time.between(moment - REACH, moment + _FOUND_TORN)
     query = sa.select(_EVENTS).where(_EVENTS.c.run == run, _EVENTS.c.kind.in_(kinds), within)
-    events = [event_of(row) for row in connection.execute(query.order_by(_EVENTS.c.time.desc()).limit(_SAVES))]
-    torn = next((one for one in events if one.kind == "checkpoint_torn"), None)
-    number = None if torn is None else torn.attributes.get("iteration")
-    saves = (one for one in events if one.kind == "checkpoint_save" and one.time is not None and one.time <= moment)
-    kept = next((one for one in saves if number is None or one.attributes.get("iteration") != number), None)
-    return kept, torn
+    rows = connection.execute(query.order_by(_EVENTS.c.time.desc()).limit(_SAVES)).all()
+    saves = [(row.time, event_of(row)) for row in rows if row.kind == "checkpoint_save" and row.time <= moment]
+    found, torn = next(((row.time, event_of(row)) for row in rows if row.kind == "checkpoint_torn"), (moment, None))
+    if torn is not None:
+        number = torn.attributes.get("iteration")
+        saves = [one for one in saves if one[0] > found or one[1].attributes.get("iteration") != number]
+    at, kept = next(iter(saves), (None, None))
+    return kept, None if at is not None and at > found else torn
 
 
 def with_stake(verdict: Verdict, table: StakeTable) -> Verdict:

@@ -126,6 +126,20 @@ def test_a_stop_names_the_newest_whole_save_though_the_program_told_of_a_later_o
     assert lines[1:3] == ["newest whole save: 20, 00:01:19 before the end", torn]
 
 
+def test_a_torn_save_that_a_whole_one_followed_is_no_news(engine: sa.Engine) -> None:
+    """It was torn for two minutes, or long ago."""
+
+    def save(kind: str, seconds: float, number: int) -> Event:
+        attributes: dict[str, Attribute] = {"run": "llm", "iteration": number}
+        return Event(at(seconds), None, "checkpoints", kind, message="save torn", attributes=attributes)
+
+    events = [iteration(90), save("checkpoint_torn", 30, 10), save("checkpoint_save", 60, 10)]
+    url = told(engine, events, [job(0, 100, "FAILED")])
+    lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
+    assert lines[1].startswith("newest whole save: 10, ")
+    assert "save torn" not in lines
+
+
 def test_a_silent_node_is_shown_without_events(engine: sa.Engine) -> None:
     """The scheduler's word alone: no event to point to."""
     down = Outage("gpu-004", at(710), None, "DOWN", "Not responding", None, planned=False, cause="host")
