@@ -71,16 +71,24 @@ def _shown(run: str, ledger: StoredLedger | None, state: str | None) -> dict[str
 def get_goodput(_who: Reader, server: Server, run: Annotated[str, Path(max_length=255)]) -> Response:
     """The ledger of a run as of `as_of`: its buckets, in seconds, sum to `wall_s` exactly."""
     if "\x00" in run:
-        raise Problem(404, f"no run {run!r} is known")
+        raise _unknown(run)
     with server.engine.connect() as connection:
         ledger = ledger_of(connection, run, server.clock())
         if ledger is None and log_marks(connection, run=run):
-            raise Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
+            raise _computed(run)
         if ledger is None:
-            raise Problem(404, f"no run {run!r} is known")
+            raise _unknown(run)
         account = account_of(ledger)
         account["interruptions"] = named_culprits(connection, run, account["interruptions"])
     return reply(with_money(account, server.settings.gpu_hour_price))
+
+
+def _unknown(run: str) -> Problem:
+    return Problem(404, f"no run {run!r} is known")
+
+
+def _computed(run: str) -> Problem:
+    return Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
 
 
 class AttemptQuery(BaseModel):
@@ -103,13 +111,13 @@ def get_attempts(
 ) -> Response:
     """What each attempt did and how it ended: its starts, saves, loads and losses, at most 1,500 parts of all."""
     if "\x00" in run:
-        raise Problem(404, f"no run {run!r} is known")
+        raise _unknown(run)
     with server.engine.connect() as connection:
         if not is_quickly_read(connection, run):
-            raise Problem(503, f"the ledger of run {run!r} is being computed", headers={"Retry-After": "15"})
+            raise _computed(run)
         found = read_ledgers(connection, run)
         if not found:
-            raise Problem(404, f"no run {run!r} is known")
+            raise _unknown(run)
         told = _attempts(found[0], query.limit)
         stopped = [one for one in told["items"] if one["interruption"] is not None]
         stops = named_culprits(connection, run, [one["interruption"] for one in stopped])
