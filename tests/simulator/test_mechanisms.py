@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,10 @@ def world(*names: str, nodes: int = 200, days: int = 60, seed: int = 5) -> Simul
     return simulate(SimulationSettings(nodes=nodes, days=days, seed=seed, mechanisms=names))
 
 
-USUAL = world()
+@cache
+def usual_world() -> SimulatedCluster:
+    """One without any."""
+    return world()
 
 
 def lead_days(cluster: SimulatedCluster) -> list[float]:
@@ -62,7 +66,8 @@ def test_every_mechanism_gives_the_same_world_again_and_keeps_the_rate_in_reach(
 def test_hazards_that_are_planned_keep_their_mean() -> None:
     """So that worlds differ in who fails and when, and not in how many."""
     for name in ("maintenance", "shared_causes"):
-        plan = planned(USUAL.settings, USUAL.parameters, USUAL.layout, mechanisms_of([name]))
+        usual = usual_world()
+        plan = planned(usual.settings, usual.parameters, usual.layout, mechanisms_of([name]))
         assert plan.factor.mean() == pytest.approx(1.0)
         assert plan.factor.max() > 3.0
         assert plan.factor.min() > 0.0
@@ -78,7 +83,7 @@ def test_without_precursors_nothing_is_visible_and_the_oracle_knows_rates_alone(
 
 def test_ramps_are_longer_and_burst_warnings_shorter_than_usual() -> None:
     """By the middle of the lead times."""
-    usual = np.median(lead_days(USUAL))
+    usual = np.median(lead_days(usual_world()))
     assert np.median(lead_days(world("ramps"))) > 1.5 * usual
     assert np.median(lead_days(world("bursts"))) < 0.7 * usual
 
@@ -118,15 +123,15 @@ def test_repeat_offenders_fail_again_within_a_week() -> None:
 
     repeated = again(world("repeat_offenders"))
     assert repeated > 0.45
-    assert repeated > again(USUAL) + 0.1
+    assert repeated > again(usual_world()) + 0.1
 
 
 def test_other_log_habits_change_words_and_not_what_fails() -> None:
     """The same failures; Slurm's reasons differ; the log's lines are decoded all the same, but for what is dropped."""
     other = world("log_habits")
-    assert [(f.node, f.fault_ms) for f in other.outages] == [(f.node, f.fault_ms) for f in USUAL.outages]
+    assert [(f.node, f.fault_ms) for f in other.outages] == [(f.node, f.fault_ms) for f in usual_world().outages]
     end = other.settings.length_ms
-    usual, changed = ([row.split("|")[4] for row in outages(one, end)] for one in (USUAL, other))
+    usual, changed = ([row.split("|")[4] for row in outages(one, end)] for one in (usual_world(), other))
     assert set(changed) & {"Xid 79: GPU 1 has fallen off the bus", "Not responding"} == set()
     assert len(usual) == len(changed)
     parser = PARSERS["kernel"].make(Context())

@@ -1,6 +1,7 @@
 """Detectors as data: their files, what each rule says of a tape, and that none looks ahead."""
 
 from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_no_rule_looks_ahead(rows: list[tuple[float, float]], rule: DetectorRule
 @given(share=st.floats(0.05, 0.99), place=st.integers(0, 8))
 def test_no_shipped_rule_looks_ahead_on_a_real_tape(share: float, place: int) -> None:
     """Each of every detector, on each real tape, cut anywhere."""
-    one = TAPES[place % len(TAPES)]
+    one = tapes()[place % len(tapes())]
     cut = int(share * (len(one.times) - 1))
     shorter = one.until(cut)
     for detector in read_detectors().values():
@@ -133,7 +134,10 @@ def test_no_shipped_rule_looks_ahead_on_a_real_tape(share: float, place: int) ->
             assert np.array_equal(speaks(rule, one)[: cut + 1], speaks(rule, shorter)), (detector.name, rule.name)
 
 
-TAPES = read_tapes(GWDG)
+@cache
+def tapes() -> list[NodeTape]:
+    """The real ones."""
+    return read_tapes(GWDG)
 
 
 def test_every_shipped_detector_says_where_it_comes_from() -> None:
@@ -147,8 +151,8 @@ def test_every_shipped_detector_says_where_it_comes_from() -> None:
         assert detector.rules
         assert len(detector.reading) > 80
     assert all("eading" in one.reading or "habit" in one.reading for one in found.values())
-    assert "thermal violation rises" in unjudged(found["dcgm-alerts"], TAPES)
-    assert unjudged(found["fatal-xid"], TAPES) == []
+    assert "thermal violation rises" in unjudged(found["dcgm-alerts"], tapes())
+    assert unjudged(found["fatal-xid"], tapes()) == []
 
 
 @pytest.mark.parametrize(
