@@ -39,8 +39,9 @@ class Gain:
     def says(self) -> str:
         """One line for people."""
         sure = f"({_POINTS * self.low:+.2f} to {_POINTS * self.high:+.2f})"
-        what = f"{self.lever} from {_formatted(self.now, self.unit)} to {_formatted(self.then, self.unit)}"
-        return f"{what}: {_POINTS * self.gain:+.2f} points {sure}"
+        what, without, whose = self.lever.partition(" without ")
+        change = f"{what} from {_formatted(self.now, self.unit)} to {_formatted(self.then, self.unit)}{without}{whose}"
+        return f"{change}: {_POINTS * self.gain:+.2f} points {sure}"
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
