@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -150,15 +150,16 @@ def _await_health(place: DashboardAddress, child: subprocess.Popen[bytes]) -> No
     import httpx2
 
     deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        if child.poll() is not None:
-            raise Failure(f"Streamlit ended with status {child.returncode} before it answered: see its message above")
-        try:
-            if httpx2.get(f"{place.url}/_stcore/health", timeout=2.0, trust_env=False).status_code == 200:
-                return
-        except httpx2.HTTPError:
-            pass
-        time.sleep(_POLL_S)
+    with httpx2.Client(timeout=2.0, trust_env=False) as client:  # one: each reads the machine's authorities anew
+        while time.monotonic() < deadline:
+            if child.poll() is not None:
+                raise Failure(
+                    f"Streamlit ended with status {child.returncode} before it answered: see its message above"
+                )
+            with suppress(httpx2.HTTPError):
+                if client.get(f"{place.url}/_stcore/health").status_code == 200:
+                    return
+            time.sleep(_POLL_S)
     raise Failure(f"Streamlit did not answer at {place.url} within {START_S:.0f} s: the machine may be overloaded")
 
 
