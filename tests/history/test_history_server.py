@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from real.prometheus_history import PastPrometheus, past_prometheus, tape_as_openmetrics, write_sample
+from real.prometheus_history import PastPrometheus, past_prometheus, series_of, tape_as_openmetrics, write_sample
 
 from cli.console.errors import Failure
 from cli.history import windows
@@ -31,7 +31,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PastPrometh
     with (folder / "past.txt").open("w", encoding="utf-8") as file:
         labels = {"instance": "[::1]:9100", "text": 'a "b" \\ \n é {x="+Inf"}'}
         for number, value in enumerate((1.5, float("nan"), float("inf"), float("-inf"), 1e-9, 2.0**60)):
-            write_sample(file, "site_pump", labels, (value, SINCE_MS / 1000 + number * 0.25))
+            write_sample(file, series_of("site_pump", labels), (value, SINCE_MS / 1000 + number * 0.25))
         tape_as_openmetrics([TAPE], file)
     with past_prometheus(folder, folder / "past.txt", "--query.max-samples=20000") as server:
         yield server

@@ -19,11 +19,16 @@ from real.prometheus import _ready
 _JOBS = (("DCGM_", "dcgm", 9400), ("ipmi_", "ipmi", 9290), ("", "node", 9100))
 
 
-def write_sample(file: IO[str], name: str, labels: Mapping[str, str], point: tuple[float, float]) -> None:
-    """One line of OpenMetrics: value, and time in seconds."""
+def series_of(name: str, labels: Mapping[str, str]) -> str:
+    """A time series as OpenMetrics writes it."""
     escaped = {key: text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for key, text in labels.items()}
     inner = ",".join(f'{key}="{text}"' for key, text in escaped.items())
-    file.write(f"{name}{{{inner}}} {point[0]:.17g} {point[1]:.3f}\n")
+    return f"{name}{{{inner}}}"
+
+
+def write_sample(file: IO[str], series: str, point: tuple[float, float]) -> None:
+    """One line of OpenMetrics: value, and time in seconds."""
+    file.write(f"{series} {point[0]:.17g} {point[1]:.3f}\n")
 
 
 def tape_as_openmetrics(tapes: Iterable[Path], file: IO[str]) -> int:
@@ -33,18 +38,21 @@ def tape_as_openmetrics(tapes: Iterable[Path], file: IO[str]) -> int:
         table = pq.read_table(path)
         times = [moment.timestamp() for moment in table["time"].to_pylist()]
         nodes = table["node"].to_pylist()
-        gpus = table["gpu"].to_pylist() if "gpu" in table.column_names else None
+        gpus = table["gpu"].to_pylist() if "gpu" in table.column_names else [None] * len(nodes)
+        places = list(zip(nodes, gpus, strict=True))
         for name in table.column_names:
             if name in ("time", "node", "gpu"):
                 continue
             job, port = next((job, port) for prefix, job, port in _JOBS if name.startswith(prefix))
-            for row, value in enumerate(table[name].to_pylist()):
+            series: dict[tuple[str, int | None], str] = {}
+            for place, value, time in zip(places, table[name].to_pylist(), times, strict=True):
                 if value is None or math.isnan(value):
                     continue
-                labels = {"instance": f"{nodes[row]}:{port}", "job": job}
-                if gpus is not None:
-                    labels |= {"gpu": str(gpus[row]), "Hostname": nodes[row]}
-                write_sample(file, name, labels, (value, times[row]))
+                if place not in series:
+                    node, gpu = place
+                    of_gpu = {} if gpu is None else {"gpu": str(gpu), "Hostname": node}
+                    series[place] = series_of(name, {"instance": f"{node}:{port}", "job": job} | of_gpu)
+                write_sample(file, series[place], (value, time))
                 lines += 1
     file.write("# EOF\n")
     return lines
