@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -145,19 +144,21 @@ def _metrics(cluster: ClusterJson) -> None:
     missed = None
     if cluster.goodput is not None and cluster.target is not None:
         missed = f"{(cluster.goodput - cluster.target) * 100:+.1f} points"
-    figure = partial(st.metric, border=True, height="stretch")
-    with st.container(horizontal=True):
-        figure(f"{name}, of {words.many(cluster.nodes, 'node')}", _counted(states, state))
-        figure("Faulty", _counted(states, "faulty"), help=words.STATE_MEANINGS["faulty"])
-        figure("At risk", _counted(states, "at_risk"), help=words.STATE_MEANINGS["at_risk"])
-        figure("Out or cordoned", _counted(states, "out", "cordoned"), help="takes no new work")
-        figure("Incidents, 24 h", words.count(cluster.incidents_24h), help="faults, each counted once")
-        figure(
+    shown: tuple[tuple[str, str, str | None, str | None], ...] = (
+        (f"{name}, of {words.many(cluster.nodes, 'node')}", _counted(states, state), None, None),
+        ("Faulty", _counted(states, "faulty"), None, words.STATE_MEANINGS["faulty"]),
+        ("At risk", _counted(states, "at_risk"), None, words.STATE_MEANINGS["at_risk"]),
+        ("Out or cordoned", _counted(states, "out", "cordoned"), None, "takes no new work"),
+        ("Incidents, 24 h", words.count(cluster.incidents_24h), None, "faults, each counted once"),
+        (
             f"Goodput, target {words.share(cluster.target, 0)}",
             words.share(cluster.goodput),
-            delta=missed,
-            help="the share of the run's time in which it did work that was kept",
-        )
+            missed,
+            "the share of the run's time in which it did work that was kept",
+        ),
+    )
+    for column, (label, value, delta, meaning) in zip(st.columns(len(shown)), shown, strict=True):
+        column.metric(label, value, delta, help=meaning, border=True, height="stretch")
 
 
 def _counted(states: Mapping[str, int], *names: str) -> str:
