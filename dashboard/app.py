@@ -144,10 +144,7 @@ def client(address: ApiAddress, token_file: Path | None = None) -> ApiClient:
 
 @st.cache_resource(show_spinner=False)
 def _settle() -> None:
-    """Keep modules and their like, which nobody gives up, out of every search for garbage.
-
-    Streamlit has all objects searched after each part of a page that it drew: half of what that cost.
-    """
+    """Keep modules and their like, which nobody gives up, out of every search for garbage: all sessions wait for it."""
     gc.freeze()
 
 

@@ -84,6 +84,8 @@ def command(place: DashboardAddress) -> list[str]:
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
         "logger.level": "warning",
+        # Python searches for garbage by itself: after each part of a page it would search what all sessions hold.
+        "runner.postScriptGC": "false",
     }
     flags = [f"--{name}={value}" for name, value in settings.items()]
     flags += [f"--server.allowedHosts={name}" for name in place.sign_in.served_hosts(place.host)]

@@ -1,7 +1,7 @@
 """The map of the fabric: a component of our own, plain JavaScript in `dashboard/components/fabric_map/`.
 
     fabric_map.begin()         # once a run of the page
-    fabric_map.show(site)      # a fragment: asks for what has changed every 5 s
+    fabric_map.show(site)      # asks for what has changed; a fragment, for what the browser tells
 
 The browser is sent the whole once, then the rows that differ from it. It asks for the whole itself where it has not
 got it: its frame may have been made anew. What is unchanged is the same message again, which Streamlit sends as a hash.
@@ -22,7 +22,6 @@ from dashboard.panels.page import Site
 from dashboard.text import words
 from wire.nodes import MapJson
 
-REFRESH_S = 5.0
 KEY = "fabric_map"
 FILES = Path(__file__).parents[1] / "components" / "fabric_map"
 _component = declare_component(KEY, path=FILES)
@@ -47,7 +46,7 @@ def begin() -> None:
     st.session_state.pop(_HELD, None)
 
 
-@st.fragment(run_every=REFRESH_S)
+@st.fragment
 def show(site: Site) -> None:
     """The map, or why there is none; whoever opens a node on it comes to the node's page."""
     told = news(st.session_state, st.session_state.get(KEY))

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import pyarrow
 import streamlit as st
 
 from dashboard.charts import ledger_charts
@@ -243,13 +244,24 @@ def draw(rows: Sequence[Row], key: str, configured: Mapping[str, Any], most: int
     """
     heads = {name: (configured.get(name) or {}).get("label") or name.capitalize() for name in rows[0]}
     st.dataframe(
-        [{heads[name]: cell(value) for name, value in row.items()} for row in rows],
+        table([{heads[name]: cell(value) for name, value in row.items()} for row in rows]),
         hide_index=True,
         column_config={heads[name]: column for name, column in configured.items()},
         key=key,
         height=ROW_PX * (min(len(rows), most) + 1) + 3,
         **options,
     )
+
+
+def table(rows: list[Row]) -> Any:
+    """The rows as Arrow, which is what a browser is sent: Streamlit would make a DataFrame of them first.
+
+    What Arrow does not take, a number beyond 64 bits say, Streamlit makes a text of.
+    """
+    try:
+        return pyarrow.Table.from_pylist(rows)
+    except (pyarrow.ArrowException, OverflowError):
+        return rows
 
 
 def show(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.client import ApiProblem
 from dashboard.panels import fabric_map, frames, links, stops
@@ -30,14 +31,23 @@ _SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the pa
 
 
 def page(site: Site) -> None:
-    """Three rows, each drawn again by itself: what is wrong and what is said within a second, the rest has time."""
+    """Two parts, each drawn again by itself: what is wrong and what is said within a second, the rest has time."""
     fabric_map.begin()
-    _first(site)
-    _places(site)
-    _said(site)
+    first, places, said = st.container(), st.container(), st.container()
+    with first:
+        _news(site, said)
+    with places:
+        _places(site)
 
 
 @st.fragment(run_every=FIRST_S)
+def _news(site: Site, said: DeltaGenerator) -> None:
+    """The first row and the last: one turn draws both, a turn costs more than what it draws."""
+    _first(site)
+    with said:
+        _said(site)
+
+
 def _first(site: Site) -> None:
     """The verdict and what can be done about it, the state of the whole, its figures."""
     with panels.troubles():
@@ -89,7 +99,6 @@ def _places(site: Site) -> None:
             _noted(site, nodes)
 
 
-@st.fragment(run_every=FIRST_S)
 def _said(site: Site) -> None:
     """The events as they come, and who is silent."""
     cluster = _known(site)
@@ -131,46 +140,25 @@ def _last_stop(site: Site, cluster: ClusterJson) -> None:
 
 def _metrics(cluster: ClusterJson) -> None:
     states = cluster.states
-    row = st.columns(6)
     name, state = ("Not known", "silent") if cluster.stale else ("Well", "ok")
-    row[0].metric(
-        f"{name}, of {words.many(cluster.nodes, 'node')}", _counted(states, state), border=True, height="stretch"
-    )
-    row[1].metric(
-        "Faulty",
-        _counted(states, "faulty"),
-        help=words.STATE_MEANINGS["faulty"],
-        border=True,
-        height="stretch",
-    )
-    row[2].metric(
-        "At risk",
-        _counted(states, "at_risk"),
-        help=words.STATE_MEANINGS["at_risk"],
-        border=True,
-        height="stretch",
-    )
-    row[3].metric(
-        "Out or cordoned", _counted(states, "out", "cordoned"), help="takes no new work", border=True, height="stretch"
-    )
-    row[4].metric(
-        "Incidents, 24 h",
-        words.count(cluster.incidents_24h),
-        help="faults, each counted once",
-        border=True,
-        height="stretch",
-    )
     missed = None
     if cluster.goodput is not None and cluster.target is not None:
         missed = f"{(cluster.goodput - cluster.target) * 100:+.1f} points"
-    row[5].metric(
-        f"Goodput, target {words.share(cluster.target, 0)}",
-        words.share(cluster.goodput),
-        delta=missed,
-        help="the share of the run's time in which it did work that was kept",
-        border=True,
-        height="stretch",
+    shown: tuple[tuple[str, str, str | None, str | None], ...] = (
+        (f"{name}, of {words.many(cluster.nodes, 'node')}", _counted(states, state), None, None),
+        ("Faulty", _counted(states, "faulty"), None, words.STATE_MEANINGS["faulty"]),
+        ("At risk", _counted(states, "at_risk"), None, words.STATE_MEANINGS["at_risk"]),
+        ("Out or cordoned", _counted(states, "out", "cordoned"), None, "takes no new work"),
+        ("Incidents, 24 h", words.count(cluster.incidents_24h), None, "faults, each counted once"),
+        (
+            f"Goodput, target {words.share(cluster.target, 0)}",
+            words.share(cluster.goodput),
+            missed,
+            "the share of the run's time in which it did work that was kept",
+        ),
     )
+    for column, (label, value, delta, meaning) in zip(st.columns(len(shown)), shown, strict=True):
+        column.metric(label, value, delta, help=meaning, border=True, height="stretch")
 
 
 def _counted(states: Mapping[str, int], *names: str) -> str:

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pyarrow
+
 from dashboard.panels import frames, hint_card
 from dashboard.text import verdicts as sayings
 from wire.events import AuditJson, DeviceJson, EventJson, IncidentJson
@@ -28,6 +30,15 @@ XID = IncidentJson(
     count=2,
     meaning="Driver can no longer reach the GPU over PCIe",
 )
+
+
+def test_a_table_goes_to_the_browser_as_arrow() -> None:
+    """Without a DataFrame on the way; what Arrow does not take is left to Streamlit, which makes a text of it."""
+    made = frames.table([{"What": "Off the bus.", "Severity": ["fatal"], "Events": 2}, {"What": None}])
+    assert isinstance(made, pyarrow.Table)
+    assert made.to_pylist()[1] == {"What": None, "Severity": None, "Events": None}
+    for strange in ([{"Events": 10**30}], [{"Events": 1}, {"Events": "two"}]):
+        assert frames.table(strange) is strange
 
 
 def test_an_incident_says_when_where_what_and_what_to_do() -> None:

@@ -12,14 +12,20 @@ import pytest
 import sqlalchemy as sa
 import uvicorn
 from real.patience import patience
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.testing.v1 import AppTest
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as connected
+from websockets.typing import Origin, Subprotocol
 
 from api.app import create_app
 from api.server.settings import ApiSettings, Intervals, Token, expand_scopes
 from cli.commands.dashboard import DashboardAddress, running
 from cli.processes.children import free_port
 from dashboard.client import ApiProblem
-from dashboard.panels.page import Site
+from dashboard.panels.page import REFRESH_S, Site
+from dashboard.views.cluster import FIRST_S
 from diagnosis.incidents.incidents_table import update_incidents
 from schedulers.lifecycle.policy_turn import run_policy
 from schedulers.policy.settings import Control, Policy
@@ -185,6 +191,48 @@ def test_an_approved_hint_is_no_longer_waiting(server: str, connect: Any) -> Non
     assert not page.exception
     assert {h.id: h.state for h in site.client.hints()}[hint.id] == "approved"
     assert site.client.audit(1)[0].actor == "hand"
+
+
+def turn(socket: ClientConnection, fragment: str = "") -> tuple[set[tuple[int, ...]], dict[float, str]]:
+    """The page, or a part of it, drawn once: where its tables stand, and the parts to be drawn again by their times."""
+    asked = BackMsg()
+    asked.rerun_script.query_string = ""
+    if fragment:
+        asked.rerun_script.fragment_id = fragment
+        asked.rerun_script.is_auto_rerun = True
+    socket.send(asked.SerializeToString())
+    tables, again = set(), {}
+    while (told := ForwardMsg.FromString(socket.recv(patience(30), decode=False))).WhichOneof(
+        "type"
+    ) != "script_finished":
+        if told.HasField("auto_rerun"):
+            again[told.auto_rerun.interval] = told.auto_rerun.fragment_id
+        if told.delta.new_element.WhichOneof("type") == "dataframe":
+            tables.add(tuple(told.metadata.delta_path))
+    return tables, again
+
+
+@pytest.mark.integration
+def test_the_first_page_has_two_parts_that_are_drawn_again(server: str, tmp_path: Path) -> None:
+    """Each costs every session's turn. One draws the first row and the events, each in its place and in no other."""
+    token = tmp_path / "token"
+    token.write_text("look\n")
+    place = DashboardAddress(server, port=free_port(), token_file=token)
+    stream = f"ws://127.0.0.1:{place.port}/_stcore/stream"
+    with (
+        running(place),
+        connected(
+            stream, subprotocols=[Subprotocol("streamlit")], origin=Origin(place.url), max_size=None, proxy=None
+        ) as socket,
+    ):
+        tables, again = turn(socket)
+        assert set(again) == {FIRST_S, REFRESH_S}
+        assert len(tables) == 2, "the incidents and the events"
+        for _ in range(2):
+            events, more = turn(socket, again[FIRST_S])
+            incidents, _more = turn(socket, again[REFRESH_S])
+            assert events | incidents == tables
+            assert not more, "no part of it has a timer of its own"
 
 
 @pytest.mark.integration
