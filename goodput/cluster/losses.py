@@ -114,7 +114,7 @@ def code_of(kind: str, code: int | None) -> str:
 
 
 def device_of(device: Device) -> str:
-    """A device within its node, in a few words: `gpu 3`, `gpu 0000:0f:00.0` where nobody tells its index, `port 0xa1`."""
+    """A device within its node, in a few words: `gpu 3`, without a known index `gpu 0000:0f:00.0`, `port 0xa1`."""
     index = None if device.index is None else str(device.index)
     where = (device.type == "gpu" and index) or device.pci or device.uuid or index
     port = None if device.port is None else f"port {device.port}"

@@ -3,7 +3,7 @@
 What they show at first sight stands in docs/diagnosis.md.
 """
 
-# ruff: noqa: E501  # a line of a log is kept whole
+# a line of a log is kept whole
 
 from scenarios import fabric, lines, loud, program
 from scenarios.site import GPUS, HOSTS_OF_LEAF, NODES_OF_RACK, RAILS
@@ -69,9 +69,16 @@ def domain_switch(stage: Stage) -> Truth:
             pci, after = stage.site.gpu_pci(gpu), rng.uniform(0, 0.6)
             code, words = (149, "NETIR_LINK_EVT  Fatal") if gpu in struck else (145, "RLW_SRC_TRACK Fatal")
             link, data = rng.randint(8, 9) if gpu in struck else 0, "0x00000000 0x00000000 0x00000000 0x00000000"
-            text = lines.xid(pci, code, f"{words}   XC0 i0 Link {link:02d} (0x004505c6 0x00000000 {data})", process=False)
+            text = lines.xid(
+                pci, code, f"{words}   XC0 i0 Link {link:02d} (0x004505c6 0x00000000 {data})", process=False
+            )
             stage.archive.say(place, after, text.replace("pid='<unknown>', name=<unknown>, ", ""))
-    stage.broken_rank(max(set(places) & set(stage.job.places)), 0, "torch.AcceleratorError: CUDA error: unspecified launch failure", 4.0)
+    stage.broken_rank(
+        max(set(places) & set(stage.job.places)),
+        0,
+        "torch.AcceleratorError: CUDA error: unspecified launch failure",
+        4.0,
+    )
     nodes = frozenset(stage.site.nodes[place] for place in places)
     return Truth(frozenset({"nvswitch"}), names=frozenset({domains[first]}), nodes=nodes)
 
@@ -91,7 +98,11 @@ def adapter_model(stage: Stage) -> Truth:
     stage.reserved |= set(struck)
     for number, place in enumerate(struck):
         at, rail = (0.0 if number == 0 else -rng.uniform(300, 20 * HOUR)), rng.randrange(RAILS)
-        stage.archive.say(place, at - 0.2, f"mlx5_core {site.hca_pci(rail)}: poll_health:825: device's health compromised - reached miss count.")
+        stage.archive.say(
+            place,
+            at - 0.2,
+            f"mlx5_core {site.hca_pci(rail)}: poll_health:825: device's health compromised - reached miss count.",
+        )
         fabric.port_lost(stage.archive, at, place, rail)
         if number:
             fabric.port_back(stage.archive, at + rng.uniform(4, 50), place, rail)
@@ -134,7 +145,9 @@ def scratch_full(stage: Stage) -> Truth:
     """The shared scratch file system is full: saving ends the job, the machine is well."""
     rng, job = stage.rng, stage.job
     stage.program_until(0.0)
-    stage.archive.training[job.name].append((0.5, "saving checkpoint at iteration    4000 to /scratch/ckpt in torch_dist format"))
+    stage.archive.training[job.name].append(
+        (0.5, "saving checkpoint at iteration    4000 to /scratch/ckpt in torch_dist format")
+    )
     for rank in rng.sample(range(len(job.places) * GPUS), 24):
         error = f"OSError: [Errno 28] No space left on device: '/scratch/ckpt/iter_0004000/__{rank}_0.distcp'"
         program.raised(stage.archive, job, rng.uniform(20, 60), rank, error)
@@ -149,10 +162,16 @@ def pages_and_hang(stage: Stage) -> Truth:
     pci = stage.site.gpu_pci(rng.randrange(GPUS))
     for number in range(rng.randint(6, 14)):
         at, row = -rng.uniform(400, 5 * HOUR), rng.randint(0x1_0000_0000, 0x9_FFFF_FFFF)
-        stage.archive.say(sick, at, lines.xid(pci, 63, f"Row Remapper: New row (0x{row:016x}) marked for remapping", process=False))
-        stage.archive.say(sick, at + 0.1, lines.xid(pci, 92, f"High single-bit ECC error rate ({number})", process=False))
+        stage.archive.say(
+            sick, at, lines.xid(pci, 63, f"Row Remapper: New row (0x{row:016x}) marked for remapping", process=False)
+        )
+        stage.archive.say(
+            sick, at + 0.1, lines.xid(pci, 92, f"High single-bit ECC error rate ({number})", process=False)
+        )
     stage.program_until(-600.0)
-    stage.archive.say(place, -590.0, f"watchdog: BUG: soft lockup - CPU#{rng.randint(0, 111)} stuck for 27s! [python3:200001]")
+    stage.archive.say(
+        place, -590.0, f"watchdog: BUG: soft lockup - CPU#{rng.randint(0, 111)} stuck for 27s! [python3:200001]"
+    )
     program.watchdog(stage.archive, stage.job, 0.0, [program.rank_of(stage.job, place, each) for each in range(GPUS)])
     stage.ends(rng.uniform(20, 90))
     return _of(stage, place, "gpu")
