@@ -10,12 +10,13 @@ alone writes it, and where its owner and mode do not tell otherwise.
 """
 
 import glob
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.collector import SourceError
-from collectors.files.owned_files import other_writer
 from parsers.registry import PARSERS
 from store.records.event_sources import TRUSTS, Trust, may_tell
 
@@ -38,6 +39,8 @@ _SHARED_LOGS = frozenset(
 )
 _SHARED_ENDINGS = (".out", ".err", ".stdout", ".stderr")
 _SHARED_FOLDERS = ("/log/containers/", "/log/pods/", "/docker/containers/")
+# Users begin here (login.defs: UID_MIN).
+_FIRST_USER = 1000
 _SOURCES: dict[str, tuple[Trust, str]] = {
     "kmsg": ("kernel", "the kernel's own ring: only root can write to it"),
     "journal": ("kernel", "the journal's records of the kernel, and of root's daemons: checked one by one"),
@@ -131,10 +134,7 @@ def trust_of_file(path: Path, format_name: str | None, given: Trust | None = Non
     by_name = _by_name(path, format_name)
     if by_name.trust == "user":
         return by_name
-    try:
-        writer = other_writer(path.stat())
-    except OSError:  # there is none yet
-        return by_name
+    writer = other_writer(path)
     return by_name if writer is None else SourceTrust("user", writer)
 
 
@@ -163,3 +163,18 @@ def _is_forgeable_syslog() -> bool:
     except OSError:
         return SYSLOG_SOCKET.is_socket()
     return _JOURNALD not in target
+
+
+def other_writer(path: Path) -> str | None:
+    """Who can write a file besides root and this sidecar; None where nobody can, or where there is none yet."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    if status.st_uid >= _FIRST_USER and status.st_uid != os.geteuid():
+        return f"user {status.st_uid} owns it"
+    if status.st_mode & stat.S_IWOTH:
+        return "every user may write it"
+    if status.st_mode & stat.S_IWGRP and status.st_gid >= _FIRST_USER and status.st_gid != os.getegid():
+        return f"group {status.st_gid} may write it"
+    return None

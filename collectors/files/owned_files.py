@@ -16,8 +16,6 @@ from collectors.collector import SourceError
 
 # Names of a folder that are looked at.
 MOST_NAMES = 20_000
-# Users begin here (login.defs: UID_MIN).
-_FIRST_USER = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +94,6 @@ def read_owned(file: OwnedFile, most: int) -> bytes | None:
         if (status.st_uid, status.st_ino) != (file.uid, file.inode) or not stat.S_ISREG(status.st_mode):
             return None
         return opened.read(most)
-
-
-def other_writer(status: os.stat_result) -> str | None:
-    """Who can write a file besides root and this sidecar; None where nobody can."""
-    if status.st_uid >= _FIRST_USER and status.st_uid != os.geteuid():
-        return f"user {status.st_uid} owns it"
-    if status.st_mode & stat.S_IWOTH:
-        return "every user may write it"
-    if status.st_mode & stat.S_IWGRP and status.st_gid >= _FIRST_USER and status.st_gid != os.getegid():
-        return f"group {status.st_gid} may write it"
-    return None
 
 
 def _uid_of(spec: str, user: str) -> int:

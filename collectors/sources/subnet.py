@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
-from collectors.files.owned_files import other_writer
+from collectors.trust import other_writer
 from parsers.topology.subnet_list import SubnetLink, hexadecimal, listed_trunks
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
@@ -107,7 +107,7 @@ class SubnetCollector:
         Raises:
             SourceError: there is no list, or others can write it.
         """
-        writer = self._writer()
+        writer = other_writer(self._path)
         if position is None and writer is not None:
             raise SourceError(f"{self._spec}: {writer}: let root alone write {self._path}, as opensm does")
         if position is None and not self._path.is_file():
@@ -124,7 +124,7 @@ class SubnetCollector:
         if not self.wake.wait_until(self._due, wait_s):
             return CollectorTurn()
         stamp = self._stamp()
-        if self._writer() is not None:
+        if other_writer(self._path) is not None:
             is_news, self._refused = stamp != self._refused, stamp
             self._due = time.monotonic() + self._interval_s
             return CollectorTurn(refused={"writer": 1} if is_news else {})
@@ -150,13 +150,6 @@ class SubnetCollector:
         except FileNotFoundError:
             return None
         return (status.st_ino, status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None
-
-    def _writer(self) -> str | None:
-        """Who else can write the list; None where nobody can, or where there is none."""
-        try:
-            return other_writer(self._path.stat())
-        except OSError:
-            return None
 
     def _lines(self) -> Iterator[str]:
         """The list's lines, each of a bounded length; a pipe in its place keeps nobody waiting."""
