@@ -20,6 +20,7 @@ if str(ROOT / "tests") not in sys.path:
 
 from scenarios.judge import Examiner, Outcome  # noqa: E402
 from scenarios.kinds import KINDS, compose  # noqa: E402
+from scenarios.strangers import STRANGERS  # noqa: E402
 from scenarios.unseen import UNSEEN  # noqa: E402
 
 from benchmarks.result import Result, quantile  # noqa: E402
@@ -28,7 +29,7 @@ from store.svg_plot import Axis, Plot  # noqa: E402
 WHAT = "the first place of `foreshock diagnose` on composed scenarios (1,024 nodes)"
 BUDGET = "first >= 90 %, first three >= 97 %, wrong and sure <= 2 %, calibration error <= 0.05"
 # Those that the engine was made with, and those that were kept back until it stood.
-ALL = {**KINDS, **UNSEEN}
+ALL = {**KINDS, **UNSEEN, **STRANGERS}
 SEEDS = range(25)
 # The map from weights to probabilities was fitted on the seeds below this one; the error is measured on the others.
 HELD_BACK = 10

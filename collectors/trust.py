@@ -134,7 +134,7 @@ def trust_of_file(path: Path, format_name: str | None, given: Trust | None = Non
     by_name = _by_name(path, format_name)
     if by_name.trust == "user":
         return by_name
-    writer = _other_writer(path)
+    writer = other_writer(path)
     return by_name if writer is None else SourceTrust("user", writer)
 
 
@@ -165,7 +165,7 @@ def _is_forgeable_syslog() -> bool:
     return _JOURNALD not in target
 
 
-def _other_writer(path: Path) -> str | None:
+def other_writer(path: Path) -> str | None:
     """Who can write a file besides root and this sidecar; None where nobody can, or where there is none yet."""
     try:
         status = path.stat()

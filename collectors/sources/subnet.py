@@ -10,6 +10,8 @@ A link that was lost before its switch went away and is lost after it is back is
 well with all its links.
 The first list that is read is the one to compare with: what changed while nobody looked is not told, but a link that
 was told as lost and is back.
+A list that a user other than root or the sidecar's own can write is refused, and counted as `writer`: it would name
+cables in the manager's name.
 """
 
 import os
@@ -22,6 +24,7 @@ from itertools import islice
 from pathlib import Path
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
+from collectors.trust import other_writer
 from parsers.topology.subnet_list import SubnetLink, hexadecimal, listed_trunks
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
@@ -88,6 +91,7 @@ class SubnetCollector:
         self._due = 0.0
         self._seen: _Stamp | None = None  # at the last look
         self._read: _Stamp | None = None  # as last taken
+        self._refused: _Stamp | None = None  # as last refused
         self._known: SubnetLinks | None = None
         self._lost: dict[_Key, None] = {}  # as they were told
         self._switches: frozenset[int] | None = None  # of the list before
@@ -101,8 +105,11 @@ class SubnetCollector:
         """Take up what was told as lost.
 
         Raises:
-            SourceError: there is no list.
+            SourceError: there is no list, or others can write it.
         """
+        writer = other_writer(self._path)
+        if position is None and writer is not None:
+            raise SourceError(f"{self._spec}: {writer}: let root alone write {self._path}, as opensm does")
         if position is None and not self._path.is_file():
             raise SourceError(
                 f"{self._spec}: there is no {self._path}: opensm writes it into its dump_files_dir at each heavy sweep;"
@@ -117,6 +124,10 @@ class SubnetCollector:
         if not self.wake.wait_until(self._due, wait_s):
             return CollectorTurn()
         stamp = self._stamp()
+        if other_writer(self._path) is not None:
+            is_news, self._refused = stamp != self._refused, stamp
+            self._due = time.monotonic() + self._interval_s
+            return CollectorTurn(refused={"writer": 1} if is_news else {})
         is_settled, self._seen = stamp == self._seen, stamp
         is_new = stamp is not None and stamp != self._read
         self._due = time.monotonic() + (_SETTLED_S if is_new and not is_settled else self._interval_s)

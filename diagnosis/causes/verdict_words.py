@@ -243,7 +243,12 @@ def _group_words(account: Account) -> str:
     units = _UNITS.get(account.suspect.kind, "nodes")
     when = f"within {account.spread_s:.0f} s" if account.spread_s >= 1.0 else "at once"
     shows = "were lost" if kind == "gpu_lost" and units != "nodes" else _SHOWS.get(kind, kind)  # the part is the GPU
-    return f"{account.struck} of {account.units} {units} {_below(account.suspect)} {shows} {when}"
+    count = f"{account.struck} of {account.units} {units}" if account.is_told else _count(account.struck, units)
+    return f"{count} {_below(account.suspect)} {shows} {when}"
+
+
+def _count(number: int, units: str) -> str:
+    return f"{number} {units if number != 1 else units.removesuffix('s')}"
 
 
 def _below(suspect: Suspect) -> str:
@@ -298,7 +303,9 @@ def _evidence_against(account: Account, scene: Scene) -> Iterable[VerdictEvidenc
     fine = account.units - account.struck
     if fine > 0 and account.p_value is None:
         units = _UNITS.get(account.suspect.kind, "nodes")
-        yield VerdictEvidence(f"its other {fine} {units} are fine", (), round(-account.cover, 2))
+        known = f"its other {fine} {units} are fine"
+        text = known if account.is_told else f"nobody tells how many {units} it has; {account.units} are assumed"
+        yield VerdictEvidence(text, (), round(-account.cover, 2))
     cured = [hit.effect for hit, _ in account.parts if hit.effect.cured is not None]
     if cured:
         longest = max((effect.cured - effect.last).total_seconds() for effect in cured if effect.cured is not None)

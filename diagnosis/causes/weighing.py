@@ -66,7 +66,9 @@ _OF_LINKS = frozenset({"link_down", "switch_gone", "switch_notice"})
 
 @dataclass(slots=True)
 class Account:
-    """What a suspect explains, and how well. `struck` of its `units` parts show it."""
+    """What a suspect explains, and how well. `struck` of its `units` parts show it; `is_told`: these were counted, and
+    are not what such a thing usually has.
+    """
 
     suspect: Suspect
     gain: float  # over every effect explained by a cause of its own
@@ -75,6 +77,7 @@ class Account:
     jobs: list[tuple[Effect, float]] = field(default_factory=list)
     units: int = 0
     struck: int = 0
+    is_told: bool = True
     cover: float = 0.0
     prior: float = 0.0
     since: datetime | None = None
@@ -113,7 +116,7 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     near = _window(shared)
     near, more = _one_of_each(near) if suspect.kind == "rack" else (near, [])
     units = {hit.unit for hit in near}
-    if suspect.kind == "rack" and (len(units) < _SEVERAL or 2 * len(units) < _units(suspect, near, reach)):
+    if suspect.kind == "rack" and (len(units) < _SEVERAL or 2 * len(units) < len(reach.units(suspect))):
         return None  # some nodes of many are that by chance, or because one of them lies
     account.parts = [(hit, _log_odds(hit)) for hit in near]
     _simultaneous(account, near)
@@ -122,7 +125,10 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     if not account.parts and suspect.kind != "application":
         return None
     if units:
-        account.struck, account.units = len(units), max(len(units), _units(suspect, near, reach))
+        told = _units(suspect, near, reach)
+        account.is_told = told is not None
+        account.struck = len(units)
+        account.units = max(account.struck, _usual_units(suspect, near, reach) if told is None else told)
         account.cover = cover(suspect.kind, account.struck, account.units)
     account.since = min((hit.effect.first for hit, _ in account.parts), default=None)
     _add_jobs(account, jobs, reach.tables)
@@ -241,18 +247,25 @@ def _simultaneous(account: Account, near: Sequence[Hit]) -> None:
     account.parts[:] = bonus
 
 
-def _units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> int:
-    """How many parts a suspect has of the kind that was hit."""
+def _units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> int | None:
+    """How many parts a suspect has of the kinds that were hit; None where nobody told."""
     if suspect.kind == "node":
-        return sum(_parts_of_node(suspect.place, kind, reach) for kind in {hit.unit.kind for hit in hits})
+        named = [_named_parts(suspect.place, kind, reach) for kind in {hit.unit.kind for hit in hits}]
+        return sum(named) if all(named) else None
+    return len(reach.units(suspect)) or (None if suspect.kind == "storage" else 0)
+
+
+def _usual_units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> int:
+    """The same where nobody told: as many as such a thing usually has."""
     if suspect.kind == "storage":
-        return len(reach.units(suspect)) or reach.known_nodes() // _CLIENTS
-    return len(reach.units(suspect))
+        return reach.known_nodes() // _CLIENTS
+    kinds = {hit.unit.kind for hit in hits}
+    return sum(_named_parts(suspect.place, kind, reach) or _PARTS_OF_NODE for kind in kinds)
 
 
-def _parts_of_node(node: Place, kind: CauseClass, reach: ReachIndex) -> int:
+def _named_parts(node: Place, kind: CauseClass, reach: ReachIndex) -> int:
     named = len(reach.graph.children(node, kind))
-    return named if named >= (_ALL_GPUS if kind == "gpu" else 1) else _PARTS_OF_NODE
+    return named if named >= (_ALL_GPUS if kind == "gpu" else 1) else 0
 
 
 def cover(kind: CauseClass, struck: int, units: int) -> float:

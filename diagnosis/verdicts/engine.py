@@ -138,16 +138,18 @@ class VerdictEngine:
         if memory is None:
             memory = self._memory = self._remembered(now)
         with self._engine.connect() as connection:
-            if not self._pending:
-                self._pending = oldest_news(connection, MOST_EVENTS)
-                self._fold(memory, self._pending)
+            batches = [] if self._pending else oldest_news(connection, MOST_EVENTS)
             is_due = memory.looked is None or now - memory.looked >= IDLE
-            if not self._pending and not (is_new or (is_due and (len(memory.fold) or memory.standing))):
+            has_news = bool(self._pending or batches)
+            if not has_news and not (is_new or (is_due and (len(memory.fold) or memory.standing))):
                 return EngineTurn()
             if memory.around.refresh(connection, now):
                 memory.fold.graph = memory.around.graph
                 memory.near = Neighbourhood(memory.around.graph)
                 memory.reach = ReachIndex(memory.around.graph).warm()
+            if batches:  # after the devices, for an event keeps the place that it is given
+                self._pending = batches
+                self._fold(memory, batches)
             memory.near.place_jobs(memory.around.jobs)
             if memory.heard is None or now - memory.heard >= _CLOCKS_EVERY:
                 memory.heard = now

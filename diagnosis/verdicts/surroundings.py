@@ -21,10 +21,9 @@ from store.nodes.inventory import read_outages
 from store.records.outage import Outage
 from store.runs.jobs import read_jobs
 
-# Seconds between two reads of the same.
-_GRAPH_S = 10.0
 # The devices are read again when they have changed, and for at most a fiftieth of the time.
 _GRAPH_REST = 50.0
+# Seconds between two reads of the same.
 _JOBS_S = 2.0
 _OUTAGES_S = 2.0
 _SAVES_S = 60.0
@@ -59,7 +58,7 @@ class Surroundings:
             self.outages = tuple(one for one in known if one.end is None or one.end >= since)
         if self._is_due("saves", _SAVES_S):
             self._gpus, self._saved = gpus_of_nodes(connection), newest_saves(connection, now)
-        return self._is_due("graph", _GRAPH_S) and self._refresh_graph(connection)
+        return self._refresh_graph(connection)
 
     def _refresh_graph(self, connection: sa.Connection) -> bool:
         version, began = graph_version(connection), self.monotonic()

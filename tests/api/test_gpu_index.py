@@ -99,3 +99,7 @@ def test_the_culprit_of_a_run_is_called_as_its_incident_is(client: TestClient, e
     for node, index in zip(nodes, (5, 3, None), strict=True):
         (stop,) = client.get(f"/api/v1/runs/run-{node}/goodput").json()["interruptions"]
         assert (stop["culprit"]["pci"], stop["culprit"]["index"]) == (PCI, index), node
+    lost = client.get("/api/v1/goodput/interruptions").json()["items"]
+    groups = client.get("/api/v1/goodput/causes", params={"by": "device"}).json()["items"]
+    words = {"n1": "gpu 5", "n2": "gpu 3", "n3": f"gpu {PCI}"}
+    assert {one["node"]: one["device"] for one in lost} == {one["node"]: one["device"] for one in groups} == words

@@ -152,6 +152,23 @@ def test_a_host_that_calls_itself_a_switch_s_link_makes_none(manager: Manager) -
     assert manager.told(SQUARE) == []
 
 
+@pytest.mark.parametrize(("mode", "uid"), [(0o666, -1), (0o644, 4711)])
+def test_a_list_that_a_user_can_write_names_no_cable(manager: Manager, mode: int, uid: int) -> None:
+    """It is refused at the start, and counted once where it came later; the manager's own is read again."""
+    if uid > 0 and os.geteuid() != 0:
+        pytest.skip("only root gives a file away")
+    manager.write(listed(SQUARE[1:]))
+    manager.path.chmod(mode)
+    os.chown(manager.path, uid, -1)
+    turns = manager.look()
+    assert [event for turn in turns for event in turn.events] == []
+    assert [turn.refused for turn in turns] == [{"writer": 1}, {}, {}]
+    with pytest.raises(SourceError, match="let root alone write"):
+        SubnetCollector(str(manager.path), SETTINGS).open(None)
+    manager.path.unlink()
+    assert manager.told(SQUARE[1:]) == [("link_down", *LOST)]
+
+
 def test_a_list_that_is_not_there_is_an_error_with_its_remedy(tmp_path: Path) -> None:
     """At the first start; later opensm may be away."""
     source = SubnetCollector(str(tmp_path / "none.lst"), SETTINGS)

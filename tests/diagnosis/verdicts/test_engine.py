@@ -8,11 +8,13 @@ import pytest
 import sqlalchemy as sa
 
 from diagnosis.incidents.intake import put_faults
+from diagnosis.verdicts import surroundings
 from diagnosis.verdicts.engine import HandedOverError, VerdictEngine
 from parsers.registry import make_parser
 from parsers.text.parser import Context, parse
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes, append_outages
+from store.nodes.topology import append_links
 from store.records.event import Device, Event, with_id
 from store.records.job import Job
 from store.records.node import Node
@@ -252,3 +254,20 @@ def test_a_release_is_told_however_much_else_is_seen(
     watch.later(seconds=16)
     engine.turn()
     assert ("driver", "550.1") in {(one.cause_class, one.name) for one in standing(cluster)}
+
+
+def test_a_topology_that_was_told_just_before_the_first_fault_names_its_cable(
+    any_engine: sa.Engine, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event keeps the place that it is given: the devices are looked at before it, not ten seconds later."""
+    monkeypatch.setattr(surroundings, "_GRAPH_REST", 0.0)  # a moment of a graph that takes a moment to read
+    engine = VerdictEngine(any_engine, watch)
+    engine.turn()
+    watch.later(seconds=1)
+    host = {"port": 12, "peer": "gpu-017", "peer_port": 1, "peer_type": "hca"}
+    with writing(any_engine).begin() as connection:
+        append_links(connection, [{**host, "switch": f"leaf{rail}", "hca": f"mlx5_{rail}"} for rail in range(8)])
+    lost = Event(watch.now, "gpu-017", "opensm", "port_removed", None, "error", "fabric", "watch", Device("port"))
+    take(any_engine, replace(lost, attributes={"hca": "mlx5_3"}))
+    engine.turn()
+    assert ("cable", "gpu-017/mlx5_3--leaf3/12") in {(one.cause_class, one.name) for one in standing(any_engine)}
