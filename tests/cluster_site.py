@@ -47,6 +47,7 @@ class ClusterSite(InstalledSite):
             "kubectl create namespace": "kubectl get namespace",
             "foreshock.foreshock.svc:10870": f"localhost:{self.port}",
             "alertmanager.monitoring.svc:9093": self.start_alertmanager(),
+            "/etc/prometheus": str(folder / "home/prometheus"),
             "gpu001": nodes[0],
             "gpu[001-064]": nodes[0],
         }

@@ -178,16 +178,19 @@ class InstalledSite:
         settings = [line.partition("=")[::2] for line in lines if "=" in line and not line.startswith("#")]
         credentials = self.folder / f"credentials-{unit}"
         credentials.mkdir(exist_ok=True)
-        environment = self.environment()
+        environment, unset = self.environment(), set[str]()
         for name, value in settings:
             if name == "LoadCredential":
                 ident, _, path = value.partition(":")
                 (credentials / ident).write_bytes(Path(path).read_bytes())
             elif name == "Environment":
                 environment |= dict(word.split("=", 1) for word in value.replace("%d", str(credentials)).split())
+            elif name == "UnsetEnvironment":
+                unset |= set(value.split())
             elif name == "StateDirectory":
                 environment["STATE_DIRECTORY"] = self.placed(f"/var/lib/{value}")
         command = [value for name, value in settings if name == "ExecStart"][-1]
+        environment = {name: value for name, value in environment.items() if name not in unset}
         words = [*shlex.split(command.replace("%d", str(credentials))), *more]
         with (self.folder / f"{unit}.log").open("wb") as log:
             self.units[unit] = subprocess.Popen(

@@ -62,7 +62,7 @@ class SlurmSite(InstalledSite):
         if "scontrol" in block:
             wait_for("Slurm drains the node", lambda: "DRAIN" in self.cluster.state("gpu001"))
             self.moment("out")
-        if "sidecar.yaml" in block and "4222" in block:
+        if "restart foreshock-sidecar" in block:
             self.options["foreshock-sidecar"] = ["--node", "gpu002"]
         if "foreshock_consumed" in block:
             wait_for("a batch came through NATS", lambda: self.consumed() > 0)
