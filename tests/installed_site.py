@@ -39,6 +39,8 @@ _NGINX = (
 class InstalledSite:
     """The paths of the units and of the page, in a folder; PostgreSQL is a real one."""
 
+    nats: Nats  # of a site that has one
+
     def __init__(self, folder: Path, server: Postgres, page: str) -> None:
         self.folder, self.server, self.page = folder, server, DOCS / page
         self.paths = {f"/{name}": folder / name.replace("/", "-") for name in (
@@ -58,7 +60,6 @@ class InstalledSite:
         self._obeyed = 0
         self.parts = ExitStack()  # what a site has besides, and what it starts of it
         self.alerts = self.prometheus = ""  # where they answer
-        self.nats: Nats | None = None
         self.said: dict[str, list[str]] = {}
         self.step_s: dict[str, float] = {}
         self.began = time.monotonic()
@@ -164,7 +165,6 @@ class InstalledSite:
             elif words == ["restart", "prometheus"]:
                 self.start_prometheus(self.paths["/etc/prometheus"])
             elif words == ["restart", "nats-server"]:
-                assert self.nats is not None
                 self.parts.callback(self.nats.end)
                 self.nats.start()
             elif words == ["reload", "nginx"]:

@@ -77,6 +77,9 @@ class SlurmSite(InstalledSite):
                 "it has a token of its own", lambda: token.exists() or bool(self.units["foreshock-sidecar"].poll())
             )
             assert self.units["foreshock-sidecar"].poll() is None, log.read_text()
+        if "foreshock-consumer" in block:
+            streams = self.folder / "jetstream"
+            wait_for("the consumer has made its stream", lambda: any(streams.rglob("streams/foreshock")))
         if "Xid" in block:
             self.moment("fault")
             wait_for("there is a verdict", lambda: self.has_verdict("gpu001"))
