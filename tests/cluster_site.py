@@ -42,7 +42,7 @@ class ClusterSite(InstalledSite):
         self.here |= {
             "@postgres.example.org/foreshock": f"@/foreshock?host={server.folder}",
             "DNS:foreshock.foreshock.svc": "DNS:localhost",
-            "/dev/kmsg": str(self.kernel_log),
+            "> /dev/kmsg": f">> {self.kernel_log}",
             "'<3>NVRM": "'NVRM",
             "kubectl create namespace": "kubectl get namespace",
             "foreshock.foreshock.svc:10870": f"localhost:{self.port}",

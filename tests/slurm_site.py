@@ -43,7 +43,7 @@ class SlurmSite(InstalledSite):
             "/etc/nats-server.conf": str(self.paths["/etc/nats"] / "nats-server.conf"),
             'jetstream { store_dir: "/var/lib/nats" }': "",  # its starter says where
             "/etc/slurm/slurm.conf": str(cluster.folder / "slurm.conf"),
-            "/dev/kmsg": str(kernel_log),
+            "> /dev/kmsg": f">> {kernel_log}",
             "'<3>NVRM": "'NVRM",
             "scontrol ": f"SLURM_CONF={cluster.folder / 'slurm.conf'} scontrol ",
             "  - scrape:http://127.0.0.1:9400/metrics\n": f"port: 0\nspool: {folder / 'spool'}\n",
