@@ -34,6 +34,7 @@ from benchmarks import (  # noqa: E402
     scan,
     screen,
     sidecar,
+    sites,
     slow_ranks,
     start,
     storm_verdicts,
@@ -63,6 +64,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "slow-ranks": (slow_ranks.WHAT, slow_ranks.BUDGET, slow_ranks.measure),
     "screen": (screen.WHAT, screen.BUDGET, screen.measure),
     "start": (start.WHAT, start.BUDGET, start.measure),
+    "sites": (sites.WHAT, sites.BUDGET, sites.measure),
 }
 PAGE = ROOT / "docs/benchmarks.md"
 

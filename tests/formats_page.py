@@ -52,7 +52,10 @@ def _overview() -> str:
 
 
 def _section(entry: Format) -> str:
-    parts = [f"## {entry.name}\n\n{entry.description}.\n\n```\n{entry.sample}\n```\n"]
+    origin = (
+        f"What it was tested with, and where that is from: [fixtures/{entry.name}](../fixtures/{entry.name}/ORIGIN.md)."
+    )
+    parts = [f"## {entry.name}\n\n{entry.description}. {origin}\n\n```\n{entry.sample}\n```\n"]
     context = Context(node="gpu-017", year=2025, run="llm-70b")
     for event in parse(entry.make(context), [entry.sample]):
         parts.append(f"\n```json\n{json.dumps(to_wire(event), ensure_ascii=False)}\n```\n")

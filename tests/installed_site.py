@@ -2,6 +2,7 @@
 
 Stand-ins: `sudo -u postgres` runs its command as that user where it can, `pip` and `python3 -m venv` install nothing,
 `systemctl` writes down what it is asked, and `obey` then starts the commands of the units, with their credentials.
+`walk` goes through a page and takes the time of each step.
 """
 
 import os
@@ -10,11 +11,15 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
+from real.nats import Nats
 from real.patience import patience
 from real.postgres import Postgres
-from real.programs import bound, need, stop
+from real.programs import bound, need, stop, wait_for
+from real.prometheus import alertmanager, asked_of, configured_prometheus
 
 # What a reader's shell holds from the first blocks of a page on.
 SETTING = "export PATH=/opt/foreshock/.venv/bin:$PATH\nexport FORESHOCK_DB_FILE=/etc/foreshock/database.url\n"
@@ -34,10 +39,12 @@ _NGINX = (
 class InstalledSite:
     """The paths of the units and of the page, in a folder; PostgreSQL is a real one."""
 
+    nats: Nats  # of a site that has one
+
     def __init__(self, folder: Path, server: Postgres, page: str) -> None:
         self.folder, self.server, self.page = folder, server, DOCS / page
         self.paths = {f"/{name}": folder / name.replace("/", "-") for name in (
-            "etc/foreshock", "etc/systemd/system", "etc/nginx/conf.d", "etc/prometheus", "etc/slurm",
+            "etc/foreshock", "etc/systemd/system", "etc/nginx/conf.d", "etc/prometheus", "etc/slurm", "etc/nats",
             "var/lib/foreshock-server", "var/lib/grafana/dashboards", "var/lib/foreshock",
         )}  # fmt: skip
         for path in (folder / "bin", folder / "home", *self.paths.values()):
@@ -51,6 +58,12 @@ class InstalledSite:
         self.units: dict[str, subprocess.Popen[bytes]] = {}
         self.options: dict[str, list[str]] = {}
         self._obeyed = 0
+        self.parts = ExitStack()  # what a site has besides, and what it starts of it
+        self.alerts = self.prometheus = ""  # where they answer
+        self.said: dict[str, list[str]] = {}
+        self.step_s: dict[str, float] = {}
+        self.began = time.monotonic()
+        self.moments: dict[str, float] = {}  # fault, shown, out: since the first command
 
     def postgres(self, program: str, *arguments: str) -> None:
         """Run one of PostgreSQL's own programs."""
@@ -75,10 +88,55 @@ class InstalledSite:
         return {name: len(found) for name in names if (found := self.blocks(name))}
 
     def placed(self, text: str) -> str:
-        """A text of the page or of a unit, with its paths here; the longest first."""
-        for known in sorted(self.here, key=len, reverse=True):
-            text = text.replace(known, self.here[known])
-        return text
+        """A text of the page or of a unit, with its paths here; of two names the longer."""
+        known = "|".join(map(re.escape, sorted(self.here, key=len, reverse=True)))
+        return re.sub(known, lambda one: self.here[one[0]], text)
+
+    def walk(self) -> None:
+        """Each block of the page, in its order, and what a reader does between them."""
+        self.began = time.monotonic()
+        for heading in self.headings():
+            began = time.monotonic()
+            for block in self.blocks(heading):
+                self.said.setdefault(heading, []).append(self.run(self.before(block)))
+                self.after(block)
+            self.step_s[heading] = time.monotonic() - began
+
+    def before(self, block: str) -> str:
+        """The block as a reader runs it, when it is time for it."""
+        return block
+
+    def after(self, block: str) -> None:
+        """What the machine does of a block, and how long a reader waits for it."""
+
+    def fault_behind_nats(self) -> None:
+        """One more, on another node, once the page has put NATS in between; until it is shown."""
+        raise NotImplementedError
+
+    def moment(self, name: str) -> None:
+        """Now is that moment; the first counts."""
+        self.moments.setdefault(name, time.monotonic() - self.began)
+
+    def start_alertmanager(self) -> str:
+        """One that tells nobody; its host and port."""
+        quiet = "route: {receiver: none}\nreceivers: [{name: none}]\n"
+        self.alerts = self.parts.enter_context(alertmanager(self.folder, quiet))
+        return self.alerts.removeprefix("http://")
+
+    def start_prometheus(self, folder: Path) -> None:
+        """With the `prometheus.yml` that the page has made; until it scrapes our server and knows whom to alert."""
+        for file in folder.glob("*.y*ml"):
+            file.write_text(self.placed(file.read_text()).replace("scrape_interval: 30s", "scrape_interval: 1s"))
+        self.prometheus = self.parts.enter_context(configured_prometheus(folder))
+        query = "/api/v1/query?query=up%7Bjob=%22foreshock-server%22%7D==1"
+        wait_for("Prometheus scrapes the server", lambda: asked_of(self.prometheus + query)["data"]["result"] != [])
+        known = asked_of(f"{self.prometheus}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+        assert [one["url"] for one in known] == [f"{self.alerts}/api/v2/alerts"]
+
+    def alerted(self) -> set[str]:
+        """The nodes of which Alertmanager holds a verdict."""
+        held = asked_of(f"{self.alerts}/api/v2/alerts")
+        return {one["labels"].get("node", "") for one in held if one["labels"]["alertname"] == "ForeshockVerdict"}
 
     def run(self, text: str) -> str:
         """Run a block as the page has it; what it prints."""
@@ -101,6 +159,14 @@ class InstalledSite:
             words = line.split()
             if words[:2] == ["enable", "--now"]:
                 self._start(words[2], self.options.get(words[2], []))
+            elif words[0] == "restart" and words[1] in self.units:
+                stop(self.units.pop(words[1]), signal.SIGTERM)
+                self._start(words[1], self.options.get(words[1], []))
+            elif words == ["restart", "prometheus"]:
+                self.start_prometheus(self.paths["/etc/prometheus"])
+            elif words == ["restart", "nats-server"]:
+                self.parts.callback(self.nats.end)
+                self.nats.start()
             elif words == ["reload", "nginx"]:
                 self._start_nginx()
         self._obeyed = len(asked)
@@ -111,17 +177,20 @@ class InstalledSite:
         lines = [line for file in files for line in self.placed(file.read_text()).splitlines()]
         settings = [line.partition("=")[::2] for line in lines if "=" in line and not line.startswith("#")]
         credentials = self.folder / f"credentials-{unit}"
-        credentials.mkdir()
-        environment = self.environment()
+        credentials.mkdir(exist_ok=True)
+        environment, unset = self.environment(), set[str]()
         for name, value in settings:
             if name == "LoadCredential":
                 ident, _, path = value.partition(":")
                 (credentials / ident).write_bytes(Path(path).read_bytes())
             elif name == "Environment":
                 environment |= dict(word.split("=", 1) for word in value.replace("%d", str(credentials)).split())
+            elif name == "UnsetEnvironment":
+                unset |= set(value.split())
             elif name == "StateDirectory":
                 environment["STATE_DIRECTORY"] = self.placed(f"/var/lib/{value}")
-        (command,) = [value for name, value in settings if name == "ExecStart"]
+        command = [value for name, value in settings if name == "ExecStart"][-1]
+        environment = {name: value for name, value in environment.items() if name not in unset}
         words = [*shlex.split(command.replace("%d", str(credentials))), *more]
         with (self.folder / f"{unit}.log").open("wb") as log:
             self.units[unit] = subprocess.Popen(
@@ -142,3 +211,4 @@ class InstalledSite:
         """Stop what was started, the newest first."""
         for process in reversed(self.units.values()):
             stop(process, signal.SIGTERM)
+        self.parts.close()

@@ -1,5 +1,6 @@
 """Prometheus and its tools: promtool, which reads a metrics page as it does, and node_exporter, our yardstick."""
 
+import json
 import re
 import signal
 import socket
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from real.patience import patience
 from real.programs import bound, need, stop, wait_for
@@ -82,6 +84,12 @@ def configured_prometheus(folder: Path) -> Iterator[str]:
         yield url
     finally:
         stop(process, signal.SIGTERM)
+
+
+def asked_of(url: str) -> Any:
+    """What Prometheus or Alertmanager answers, of its JSON."""
+    with urllib.request.urlopen(url, timeout=patience(10)) as answer:
+        return json.loads(answer.read())
 
 
 def _ready(url: str) -> bool:
