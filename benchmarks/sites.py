@@ -26,7 +26,10 @@ def measure(folder: Path) -> Iterator[Result]:
     for name in ("slurm", "kubernetes"):
         (folder / name).mkdir()
     with postgres() as server:
-        with slurm("gpu[001-004]") as controller, slurm_site(folder / "slurm", server, controller) as site:
+        with (
+            slurm("gpu[001-004]") as controller,
+            slurm_site(folder / "slurm", server, controller, installs=True) as site,
+        ):
             yield _row("Slurm", site)
         with kubernetes() as cluster, cluster_site(folder / "kubernetes", server, cluster) as site:
             yield _row("Kubernetes", site)

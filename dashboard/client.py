@@ -5,7 +5,7 @@ client.cluster().states  # {"ok": 61, "at_risk": 2, "faulty": 1}
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx2
 
 from dashboard.answers import SharedAnswers
+from dashboard.text.words import STATES
 from wire.access.address import INSECURE_OPTION, clear_text
 from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson, WhatIfJson
 from wire.cluster import ClusterJson
@@ -46,6 +47,12 @@ NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each
 MAX_ITEMS = 20_000  # a limit on every loop: 12,500 nodes fit
 # Hours of a node's devices: a week and a day.
 MAX_HOURS = 192
+
+
+def worst_first(nodes: Sequence[NodeJson]) -> list[NodeJson]:
+    """Nodes by how bad their state is, then by risk."""
+    rank = {state: i for i, state in enumerate(STATES)}
+    return sorted(nodes, key=lambda n: (rank.get(n.state, rank["ok"] - 0.5), -(n.score_24h or 0.0), n.node))
 
 
 class ApiProblem(Exception):  # noqa: N818  # it is what the page shows, not what the programmer did wrong
@@ -140,10 +147,10 @@ class ApiClient:
         return self._get(ClusterJson, "cluster")
 
     def nodes(self) -> list[NodeJson]:
-        """Every node, the riskiest first; a large cluster's are asked for more seldom: a page of them is shared."""
+        """Every node, the worst first; a large cluster's are asked for more seldom: a page of them is shared."""
         key = (*self._headers.items(), "nodes")
         return self._shared.get(
-            key, lambda: self._items(NodeJson, "nodes", MAX_ITEMS), lambda found: len(found) / NODES_PER_S
+            key, lambda: worst_first(self._items(NodeJson, "nodes", MAX_ITEMS)), lambda found: len(found) / NODES_PER_S
         )
 
     def node(self, name: str) -> NodeDetailJson:

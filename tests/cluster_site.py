@@ -48,6 +48,7 @@ class ClusterSite(InstalledSite):
             "foreshock.foreshock.svc:10870": f"localhost:{self.port}",
             "alertmanager.monitoring.svc:9093": self.start_alertmanager(),
             "/etc/prometheus": str(folder / "home/prometheus"),
+            "-n monitoring": "-n foreshock",  # the one that is cleared at the end
             "gpu001": nodes[0],
             "gpu[001-064]": nodes[0],
         }

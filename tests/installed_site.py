@@ -1,7 +1,8 @@
 """A machine of one's own in a folder, on which the commands of a page of docs are run as they stand there.
 
-Stand-ins: `sudo -u postgres` runs its command as that user where it can, `pip` and `python3 -m venv` install nothing,
-`systemctl` writes down what it is asked, and `obey` then starts the commands of the units, with their credentials.
+Stand-ins: `sudo -u postgres` runs its command as that user where it can, `pip` and `python3 -m venv` install nothing
+unless they shall, `systemctl` writes down what it is asked, and `obey` then starts the commands of the units, with
+their credentials.
 `walk` goes through a page and takes the time of each step.
 """
 
@@ -28,20 +29,19 @@ SHIMS = {
     # As root, really as that user: it cannot read root's own folders.
     "sudo": '[ "$(id -u)" != 0 ] || as="setpriv --reuid=$2 --regid=$2 --clear-groups"; shift 2; exec $as "$@"',
     "systemctl": 'echo "$@" >> "$ASKED"',
-    "pip": "exit 0",
-    "python3": f'[ "$2" = venv ] || exec {sys.executable} "$@"',
 }
+INSTALLED_ALREADY = {"pip": "exit 0", "python3": f'[ "$2" = venv ] || exec {sys.executable} "$@"'}
 _NGINX = (
     "pid {folder}/nginx.pid;\nerror_log {folder}/nginx.log;\nevents {{}}\nhttp {{\n{places}include {conf}/*.conf;\n}}\n"
 )
 
 
 class InstalledSite:
-    """The paths of the units and of the page, in a folder; PostgreSQL is a real one."""
+    """The paths of the units and of the page, in a folder; PostgreSQL is a real one. `installs`: pip is real, too."""
 
     nats: Nats  # of a site that has one
 
-    def __init__(self, folder: Path, server: Postgres, page: str) -> None:
+    def __init__(self, folder: Path, server: Postgres, page: str, *, installs: bool = False) -> None:
         self.folder, self.server, self.page = folder, server, DOCS / page
         self.paths = {f"/{name}": folder / name.replace("/", "-") for name in (
             "etc/foreshock", "etc/systemd/system", "etc/nginx/conf.d", "etc/prometheus", "etc/slurm", "etc/nats",
@@ -49,12 +49,16 @@ class InstalledSite:
         )}  # fmt: skip
         for path in (folder / "bin", folder / "home", *self.paths.values()):
             path.mkdir()
-        for name, script in SHIMS.items():
+        for name, script in (SHIMS if installs else SHIMS | INSTALLED_ALREADY).items():
             (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
             (folder / "bin" / name).chmod(0o755)
         (folder / "asked").touch()
         self.here: dict[str, str] = {str(known): str(path) for known, path in self.paths.items()}
-        self.here["/opt/foreshock/.venv/bin:"] = f"{folder / 'bin'}:{Path(sys.executable).parent}:"
+        programs = folder / "venv/bin" if installs else Path(sys.executable).parent
+        self.here["/opt/foreshock/.venv/bin:"] = f"{folder / 'bin'}:{programs}:"
+        if installs:  # with what the page says that NATS needs besides
+            self.here["/opt/foreshock/.venv"] = str(folder / "venv")
+            self.here["./foreshock[server,dashboard]"] = f"{DOCS.parent}[server,dashboard,nats]"
         self.units: dict[str, subprocess.Popen[bytes]] = {}
         self.options: dict[str, list[str]] = {}
         self._obeyed = 0

@@ -24,9 +24,9 @@ FAULT = "7. The first fault"
 class SlurmSite(InstalledSite):
     """Real Prometheus, Alertmanager and NATS besides; `gpu001` has the first fault, `gpu002` one behind NATS."""
 
-    def __init__(self, folder: Path, server: Postgres, cluster: Slurm) -> None:
+    def __init__(self, folder: Path, server: Postgres, cluster: Slurm, *, installs: bool) -> None:
         need("nginx", "nginx-light")
-        super().__init__(folder, server, "install.md")
+        super().__init__(folder, server, "install.md", installs=installs)
         self.cluster, self.nats = cluster, Nats(folder, "-c", str(self.paths["/etc/nats"] / "nats-server.conf"))
         api, self.consumer_port = free_port(), free_port()
         kernel_log = folder / "kern.log"
@@ -42,6 +42,10 @@ class SlurmSite(InstalledSite):
             "foreshock.example.org:4222": f"localhost:{self.nats.port}",
             "/etc/nats-server.conf": str(self.paths["/etc/nats"] / "nats-server.conf"),
             'jetstream { store_dir: "/var/lib/nats" }': "",  # its starter says where
+            "/var/lib/nats": str(folder / "jetstream"),
+            "/etc/nats-server.key": str(self.paths["/etc/nats"] / "nats-server.key"),
+            "-o nats -g nats": "",  # not every machine has that user
+            "-o root -g nats": "",
             "/etc/slurm/slurm.conf": str(cluster.folder / "slurm.conf"),
             "> /dev/kmsg": f">> {kernel_log}",
             "'<3>NVRM": "'NVRM",
@@ -118,9 +122,9 @@ class SlurmSite(InstalledSite):
 
 
 @contextmanager
-def slurm_site(folder: Path, server: Postgres, cluster: Slurm) -> Iterator[SlurmSite]:
+def slurm_site(folder: Path, server: Postgres, cluster: Slurm, *, installs: bool = False) -> Iterator[SlurmSite]:
     """Its database goes at the end."""
-    found = SlurmSite(folder, server, cluster)
+    found = SlurmSite(folder, server, cluster, installs=installs)
     try:
         yield found
     finally:

@@ -10,8 +10,8 @@ A link that was lost before its switch went away and is lost after it is back is
 well with all its links.
 The first list that is read is the one to compare with: what changed while nobody looked is not told, but a link that
 was told as lost and is back.
-A list that a user other than root or the sidecar's own can write is refused, and counted as `writer`: it would name
-cables in the manager's name.
+A list that a person's user (1000 and up) or everybody can write is refused, and counted as `writer`: it would name
+cables in the manager's name. Its folder is root's, as opensm's own is: who can write there can exchange the file.
 """
 
 import os

@@ -16,7 +16,7 @@ from wire.events import AuditJson, EventJson, IncidentJson
 from wire.goodput import InterruptionJson
 from wire.hints import HintJson
 from wire.money.price import GpuHourPrice, shown
-from wire.nodes import NodeJson, OutageJson
+from wire.nodes import OutageJson
 
 ROW_PX = 35
 WIDE = {"what", "why", "meaning", "detail"}
@@ -203,12 +203,6 @@ def unmarked(reason: str) -> str:
     return reason.removeprefix(MARK).lstrip()
 
 
-def worst_first(nodes: Sequence[NodeJson]) -> list[NodeJson]:
-    """Nodes by how bad their state is, then by risk."""
-    rank = {state: i for i, state in enumerate(vocabulary.STATES)}
-    return sorted(nodes, key=lambda n: (rank.get(n.state, rank["ok"] - 0.5), -(n.score_24h or 0.0), n.node))
-
-
 def cell(value: Any) -> Any:
     """A value as a cell: a person may save the table as CSV and open it in a spreadsheet, which runs formulas."""
     if isinstance(value, list):
@@ -256,11 +250,11 @@ def draw(rows: Sequence[Row], key: str, configured: Mapping[str, Any], most: int
 def table(rows: list[Row]) -> Any:
     """The rows as Arrow, which is what a browser is sent: Streamlit would make a DataFrame of them first.
 
-    What Arrow does not take, a number beyond 64 bits say, Streamlit makes a text of.
+    What Arrow does not take, values of several kinds in one column say, Streamlit makes texts of.
     """
     try:
         return pyarrow.Table.from_pylist(rows)
-    except (pyarrow.ArrowException, OverflowError):
+    except (pyarrow.ArrowException, OverflowError, UnicodeError):
         return rows
 
 

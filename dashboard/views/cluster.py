@@ -44,7 +44,7 @@ def page(site: Site) -> None:
 def _news(site: Site, said: DeltaGenerator) -> None:
     """The first row and the last: one turn draws both, a turn costs more than what it draws."""
     _first(site)
-    with said:
+    with said, st.container():  # even with nothing to say: a part may only write where the whole page has written
         _said(site)
 
 
@@ -202,10 +202,9 @@ def _attention(site: Site, nodes: Sequence[NodeJson], incidents: Sequence[Incide
     if not nodes:
         panels.empty("The nodes are not listed at present: they come with the next answer.")
         return
-    ranked = frames.worst_first(nodes)
     bad = sum(1 for node in nodes if node.state != "ok")
     st.subheader("Look at these first" if bad else "Nothing needs you; the riskiest are", anchor=False)
-    for node in ranked[: max(3, min(bad, ATTENTION))]:
+    for node in nodes[: max(3, min(bad, ATTENTION))]:
         _node_row(site, node, why(node, incidents, cluster))
     if bad > ATTENTION:
         st.caption(f"and {bad - ATTENTION} more that are not well: see the map")

@@ -32,7 +32,7 @@ MOST_BAD = 6  # neighbours that are not well, by name
 def page(site: Site) -> None:
     """The selector (kept in the address as ?node=), then the node."""
     with panels.troubles():
-        names = [node.node for node in frames.worst_first(site.client.nodes())]
+        names = [node.node for node in site.client.nodes()]
         if not names:
             panels.empty(
                 "No node is known yet: start `foreshock sidecar` on one, or load an archive with `foreshock ingest`."
@@ -150,7 +150,7 @@ def _neighbours(site: Site, node: NodeJson) -> None:
     """Who hangs under the same leaf: who suffers where it fails, and who shows that it is no fault of this node."""
     if node.leaf is None:
         return
-    found = frames.worst_first([one for one in site.client.nodes() if one.leaf == node.leaf and one.node != node.node])
+    found = [one for one in site.client.nodes() if one.leaf == node.leaf and one.node != node.node]
     st.subheader(f"Under the same leaf, {words.plain(node.leaf)}", anchor=False)
     if not found:
         st.caption("No other node is known under it.")

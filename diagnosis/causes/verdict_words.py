@@ -243,8 +243,10 @@ def _group_words(account: Account) -> str:
     units = _UNITS.get(account.suspect.kind, "nodes")
     when = f"within {account.spread_s:.0f} s" if account.spread_s >= 1.0 else "at once"
     shows = "were lost" if kind == "gpu_lost" and units != "nodes" else _SHOWS.get(kind, kind)  # the part is the GPU
-    count = f"{account.struck} of {account.units} {units}" if account.is_told else _count(account.struck, units)
-    return f"{count} {_below(account.suspect)} {shows} {when}"
+    if account.is_told:
+        return f"{account.struck} of {account.units} {units} {_below(account.suspect)} {shows} {when}"
+    shows = shows.replace("were ", "was ", 1) if account.struck == 1 else shows
+    return f"{_count(account.struck, units)} {_below(account.suspect)} {shows} {when}"
 
 
 def _count(number: int, units: str) -> str:

@@ -126,8 +126,8 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
         return None
     if units:
         told = _units(suspect, near, reach)
-        account.is_told = told is not None
         account.struck = len(units)
+        account.is_told = told is not None and told >= account.struck
         account.units = max(account.struck, _usual_units(suspect, near, reach) if told is None else told)
         account.cover = cover(suspect.kind, account.struck, account.units)
     account.since = min((hit.effect.first for hit, _ in account.parts), default=None)
@@ -252,14 +252,14 @@ def _units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> int | No
     if suspect.kind == "node":
         named = [_named_parts(suspect.place, kind, reach) for kind in {hit.unit.kind for hit in hits}]
         return sum(named) if all(named) else None
-    return len(reach.units(suspect)) or (None if suspect.kind == "storage" else 0)
+    return len(reach.units(suspect)) or None
 
 
 def _usual_units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> int:
     """The same where nobody told: as many as such a thing usually has."""
     if suspect.kind == "storage":
         return reach.known_nodes() // _CLIENTS
-    kinds = {hit.unit.kind for hit in hits}
+    kinds = {hit.unit.kind for hit in hits} if suspect.kind == "node" else set()
     return sum(_named_parts(suspect.place, kind, reach) or _PARTS_OF_NODE for kind in kinds)
 
 

@@ -21,8 +21,9 @@ from store.nodes.inventory import read_outages
 from store.records.outage import Outage
 from store.runs.jobs import read_jobs
 
-# The devices are read again when they have changed, and for at most a fiftieth of the time.
-_GRAPH_REST = 50.0
+# The devices are read again when they have changed, for at most a fiftieth of the time, and not at each turn: all that
+# is seen is weighed anew then.
+_GRAPH_REST, _GRAPH_LEAST_S = 50.0, 2.0
 # Seconds between two reads of the same.
 _JOBS_S = 2.0
 _OUTAGES_S = 2.0
@@ -65,7 +66,7 @@ class Surroundings:
         if version == self._version or began < self._again:
             return False
         self.graph, self._version = read_graph(connection), version
-        self._again = began + _GRAPH_REST * (self.monotonic() - began)
+        self._again = began + max(_GRAPH_LEAST_S, _GRAPH_REST * (self.monotonic() - began))
         return True
 
     def _is_due(self, name: str, every_s: float) -> bool:

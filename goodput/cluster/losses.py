@@ -4,7 +4,6 @@ sum(day.wall_ms for day in days_of(ledger)) == ledger.wall_ms      # always, for
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,7 @@ import sqlalchemy as sa
 from goodput.ledger import Ledger
 from goodput.timeline import DAY_MS, HOUR_MS, Segment, from_ms
 from goodput.wall_time.attempts import FAULT_CAUSES, FAULT_SEVERITIES, Interruption, InterruptionCulprit
-from store.records.event import Device, format_time
+from store.records.event import format_time
 from store.runs.losses import (
     KEY_COLUMNS,
     IncidentNear,
@@ -24,7 +23,6 @@ from store.runs.losses import (
     incidents_near,
     loss_places,
 )
-from store.verdicts.gpu_index import indexed_gpus
 
 # What each interruption is put down to: its culprit, where that stands, and the incident that tells more of it.
 #
@@ -51,11 +49,7 @@ def losses_of(connection: sa.Connection, *ledgers: Ledger) -> list[Loss]:
     named = [(one.culprit.node, from_ms(one.time_ms)) for _, _, one in found if one.culprit and one.culprit.node]
     where = loss_places(connection, sorted({node for node, _ in named}))
     near = incidents_near(connection, [_around(node, time) for node, time in named])
-    losses = [_loss(ledger, number, one, where, near) for ledger, number, one in found]
-    culprits = {loss: one.culprit for loss, (_, _, one) in zip(losses, found, strict=True) if one.culprit is not None}
-    asked = [(one.node, one.device, loss.time, loss.incident) for loss, one in culprits.items()]
-    words = dict(zip(culprits, map(device_of, indexed_gpus(connection, asked)), strict=True))
-    return [replace(loss, device=words.get(loss)) for loss in losses]
+    return [_loss(ledger, number, one, where, near) for ledger, number, one in found]
 
 
 def _loss(
@@ -78,7 +72,7 @@ def _loss(
         cause=one.cause,
         code=head if culprit is not None and culprit.kind in _WORDLESS and head is not None else code,
         node=node,
-        device=None,
+        device=None if culprit is None else device_of(culprit),
         leaf=node if culprit is not None and culprit.device.type == "switch" else leaf,
         driver=driver,
         incident=incident,
@@ -113,10 +107,10 @@ def code_of(kind: str, code: int | None) -> str:
     return kind if code is None else f"{kind}:{code}"
 
 
-def device_of(device: Device) -> str:
-    """A device within its node, in a few words: `gpu 3`, without a known index `gpu 0000:0f:00.0`, `port 0xa1`."""
-    index = None if device.index is None else str(device.index)
-    where = (device.type == "gpu" and index) or device.pci or device.uuid or index
+def device_of(culprit: InterruptionCulprit) -> str:
+    """A device within its node, in a few words: `gpu 0000:0f:00.0`, `port mlx5_0/1`."""
+    device = culprit.device
+    where = device.pci or device.uuid or (None if device.index is None else str(device.index))
     port = None if device.port is None else f"port {device.port}"
     return " ".join(part for part in (device.type, where, port) if part is not None)
 

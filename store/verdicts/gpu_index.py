@@ -2,14 +2,12 @@
 
     with_indices(connection, rows)                # rows of incidents as an answer has them, with `devices`
     named_culprits(connection, "llm-70b", stops)  # a run's interruptions: their incidents tell, too
-    indexed_gpus(connection, [("n1", device, time, incident)])  # any devices, each with its moment and its incident
 
 The kernel says `0000:a8:00.0`, an exporter `GPU 5`: who weighs both has put the index into the verdict's device. A GPU
 is counted otherwise after a boot, maybe: the verdict that began nearest to the incident tells.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -60,42 +58,10 @@ def named_culprits(
     wanted = {stop["culprit"]["node"] for stop in stops if stop["culprit"] and _lacks_index(stop["culprit"])} - {None}
     if not wanted:
         return stops
-    stopped = schema.interruptions
-    incidents = sa.select(stopped.c.incident).where(stopped.c.run == run, stopped.c.incident.is_not(None))
-    told = _told_by_all(connection, wanted, schema.incidents.c.id.in_(incidents))
+    told = _told(connection, wanted)
+    for key, found in _told_by_incidents(connection, run).items():
+        told[key] = [*told.get(key, ()), *found]  # whichever is nearest to the stop tells
     return [stop | {"culprit": _named_culprit(stop, told)} for stop in map(dict, stops)]
-
-
-def indexed_gpus(
-    connection: sa.Connection, devices: Sequence[tuple[str | None, Device, datetime, str | None]]
-) -> list[Device]:
-    """Devices in their order, each GPU with its index where that was told.
-
-    Args:
-        devices: node, device, the moment that is spoken of, and the incident that it is put down to.
-    """
-    bare = [
-        (node, incident)
-        for node, device, _, incident in devices
-        if node is not None and device.type == "gpu" and device.pci is not None and device.index is None
-    ]
-    if not bare:
-        return [device for _, device, _, _ in devices]
-    is_theirs = is_one_of(connection, schema.incidents.c.id, {one for _, one in bare if one is not None})
-    told = _told_by_all(connection, {node for node, _ in bare}, is_theirs)
-    return [
-        replace(device, index=_nearest(told[node, device.pci], time))
-        if device.index is None and node is not None and (node, device.pci) in told
-        else device
-        for node, device, time, _ in devices
-    ]
-
-
-def _told_by_all(
-    connection: sa.Connection, nodes: set[str], is_theirs: sa.ColumnElement[bool]
-) -> dict[tuple[str, str | None], Told]:
-    """When each GPU of some nodes was said to have which index: by verdicts, else by the lines of some incidents."""
-    return {**_told_by_incidents(connection, is_theirs), **_told(connection, nodes)}
 
 
 def _named_culprit(stop: Mapping[str, Any], told: Mapping[tuple[str, str | None], Told]) -> dict[str, Any] | None:
@@ -105,13 +71,12 @@ def _named_culprit(stop: Mapping[str, Any], told: Mapping[tuple[str, str | None]
     return _indexed(culprit, told.get((culprit["node"], culprit["pci"]), []), moment_of(stop, "time"))
 
 
-def _told_by_incidents(
-    connection: sa.Connection, is_theirs: sa.ColumnElement[bool]
-) -> dict[tuple[str, str | None], Told]:
-    """The same of the lines of some incidents."""
-    incidents = schema.incidents
-    query = sa.select(incidents.c.node, incidents.c.start, incidents.c.heads)
-    query = query.where(is_theirs, incidents.c.heads.is_not(None))
+def _told_by_incidents(connection: sa.Connection, run: str) -> dict[tuple[str, str | None], Told]:
+    """The same of the lines in the incidents that a run's interruptions are put down to."""
+    stops, incidents = schema.interruptions, schema.incidents
+    query = sa.select(incidents.c.node, incidents.c.start, incidents.c.heads).where(
+        stops.c.run == run, stops.c.incident == incidents.c.id, incidents.c.heads.is_not(None)
+    )
     found: dict[tuple[str, str | None], Told] = {}
     for node, start, heads in connection.execute(query.order_by(incidents.c.start.desc()).limit(_MOST)):
         for device in (one.device for one in _HEADS.decode(heads)):
@@ -144,8 +109,4 @@ def _told(connection: sa.Connection, nodes: set[str]) -> dict[tuple[str, str | N
 def _indexed(device: dict[str, Any], told: Told, start: datetime) -> dict[str, Any]:
     if not told or not _lacks_index(device):
         return device
-    return {**device, "index": _nearest(told, start)}
-
-
-def _nearest(told: Told, moment: datetime) -> int:
-    return min(told, key=lambda one: abs(one[0] - moment))[1]
+    return {**device, "index": min(told, key=lambda one: abs(one[0] - start))[1]}

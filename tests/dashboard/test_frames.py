@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow
 
+from dashboard.client import worst_first
 from dashboard.panels import frames, hint_card
 from dashboard.text import verdicts as sayings
 from wire.events import AuditJson, DeviceJson, EventJson, IncidentJson
@@ -157,7 +158,7 @@ def test_the_worst_nodes_come_first() -> None:
         NodeJson(node="e", state="ok"),
         NodeJson(node="x", state="dreaming"),
     ]
-    assert [node.node for node in frames.worst_first(nodes)] == ["a", "b", "c", "x", "d", "e", "f"]
+    assert [node.node for node in worst_first(nodes)] == ["a", "b", "c", "x", "d", "e", "f"]
 
 
 def test_rows_tell_the_money_of_their_hours_where_a_price_is_set() -> None:

@@ -4,6 +4,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 import uvicorn
 from real.patience import patience
+from real.programs import wait_for
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.testing.v1 import AppTest
@@ -97,10 +99,9 @@ def seed(engine: sa.Engine) -> None:
     run_policy(engine, SETTINGS.policy, NOW)
 
 
-@pytest.fixture
-def server(engine: sa.Engine) -> Iterator[str]:
+@contextmanager
+def served(engine: sa.Engine) -> Iterator[str]:
     """The API's address."""
-    seed(engine)
     config = uvicorn.Config(create_app(SETTINGS, engine, lambda: NOW), port=0, log_level="warning")
     running_server = uvicorn.Server(config)
     thread = threading.Thread(target=running_server.run)
@@ -110,6 +111,14 @@ def server(engine: sa.Engine) -> Iterator[str]:
     yield f"http://127.0.0.1:{running_server.servers[0].sockets[0].getsockname()[1]}"
     running_server.should_exit = True
     thread.join()
+
+
+@pytest.fixture
+def server(engine: sa.Engine) -> Iterator[str]:
+    """That of a site with a fault."""
+    seed(engine)
+    with served(engine) as url:
+        yield url
 
 
 def test_every_answer_of_the_api_is_understood(server: str, connect: Any) -> None:
@@ -212,19 +221,35 @@ def turn(socket: ClientConnection, fragment: str = "") -> tuple[set[tuple[int, .
     return tables, again
 
 
+def session(place: DashboardAddress) -> ClientConnection:
+    """What a browser opens."""
+    stream, own = f"ws://127.0.0.1:{place.port}/_stcore/stream", Origin(place.url)
+    return connected(stream, subprotocols=[Subprotocol("streamlit")], origin=own, max_size=None, proxy=None)
+
+
+@pytest.mark.integration
+def test_a_page_that_was_opened_before_the_first_node_shows_it(engine: sa.Engine, tmp_path: Path) -> None:
+    """Its parts write where they had nothing to write before."""
+    token = tmp_path / "token"
+    token.write_text("look\n")
+    with (
+        served(engine) as server,
+        running(place := DashboardAddress(server, port=free_port(), token_file=token)),
+        session(place) as socket,
+    ):
+        tables, again = turn(socket)
+        assert not tables
+        seed(engine)
+        wait_for("the events are drawn", lambda: bool(turn(socket, again[FIRST_S])[0]))
+        wait_for("the incidents are drawn", lambda: bool(turn(socket, again[REFRESH_S])[0]))
+
+
 @pytest.mark.integration
 def test_the_first_page_has_two_parts_that_are_drawn_again(server: str, tmp_path: Path) -> None:
     """Each costs every session's turn. One draws the first row and the events, each in its place and in no other."""
     token = tmp_path / "token"
     token.write_text("look\n")
-    place = DashboardAddress(server, port=free_port(), token_file=token)
-    stream = f"ws://127.0.0.1:{place.port}/_stcore/stream"
-    with (
-        running(place),
-        connected(
-            stream, subprotocols=[Subprotocol("streamlit")], origin=Origin(place.url), max_size=None, proxy=None
-        ) as socket,
-    ):
+    with running(place := DashboardAddress(server, port=free_port(), token_file=token)), session(place) as socket:
         tables, again = turn(socket)
         assert set(again) == {FIRST_S, REFRESH_S}
         assert len(tables) == 2, "the incidents and the events"

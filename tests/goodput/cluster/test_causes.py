@@ -20,6 +20,7 @@ from goodput.cluster.losses import (
     total_json,
 )
 from goodput.reading.ledgers import read_ledgers
+from goodput.wall_time.attempts import InterruptionCulprit
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes
 from store.records.event import Device, Event
@@ -192,9 +193,9 @@ def test_the_database_groups_as_the_rows_do(any_engine: sa.Engine, by: LossKey) 
 
 
 def test_a_device_in_words() -> None:
-    """A GPU by its index where that is known; any other by its address, its id, its place or its port."""
-    devices = [Device("gpu", pci="0:1", index=3), Device("port", uuid="0xa1", port=1), Device("node")]
-    words = [device_of(device) for device in (*devices, Device("gpu", pci="0:1"))]
+    """By its address, its id, its place or its port."""
+    devices = [Device("gpu", index=3), Device("port", uuid="0xa1", port=1), Device("node"), Device("gpu", pci="0:1")]
+    words = [device_of(InterruptionCulprit("n", device, "xid", 79)) for device in devices]
     assert words == ["gpu 3", "port 0xa1 port 1", "node", "gpu 0:1"]
     assert set(KEY_COLUMNS) == set(get_args(LossKey))
 
