@@ -184,7 +184,10 @@ class InstalledSite:
         credentials.mkdir(exist_ok=True)
         environment, unset = self.environment(), set[str]()
         for name, value in settings:
-            if name == "LoadCredential":
+            if name == "LoadCredential" and not value:  # those before it are not loaded
+                for file in credentials.iterdir():
+                    file.unlink()
+            elif name == "LoadCredential":
                 ident, _, path = value.partition(":")
                 (credentials / ident).write_bytes(Path(path).read_bytes())
             elif name == "Environment":

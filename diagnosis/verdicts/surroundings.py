@@ -65,8 +65,9 @@ class Surroundings:
         version, began = graph_version(connection), self.monotonic()
         if version == self._version or began < self._again:
             return False
+        least_s = 0.0 if self._version is None else _GRAPH_LEAST_S  # what follows on a start is told at once
         self.graph, self._version = read_graph(connection), version
-        self._again = began + max(_GRAPH_LEAST_S, _GRAPH_REST * (self.monotonic() - began))
+        self._again = began + max(least_s, _GRAPH_REST * (self.monotonic() - began))
         return True
 
     def _is_due(self, name: str, every_s: float) -> bool:

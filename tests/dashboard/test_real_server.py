@@ -135,7 +135,7 @@ def test_every_answer_of_the_api_is_understood(server: str, connect: Any) -> Non
     node = client.node("gpu-003")
     assert (node.state, node.incidents[0].code, node.telemetry[0].gpus_seen) == ("faulty", 79, 8)
     assert [score.time for score in node.scores] == [NOW - 3 * HOUR, NOW]
-    assert client.nodes()[0].node == "gpu-005"
+    assert client.nodes()[0].node == "gpu-003", "the worst first"
     assert client.events(1)[0].kind == "iteration"
     assert client.incidents(10)[0].node == "gpu-003"
     assert [run.run for run in client.runs()] == ["llm-7b"]
