@@ -17,7 +17,7 @@ from slurm_site import slurm_site
 
 from benchmarks.result import Result, Verdict
 
-WHAT = "first command of its installation page until the first fault is shown (`sites`)"
+WHAT = "first command of its installation page until the first fault is shown"
 BUDGET, LIMIT_S = "< 15 min", 900.0
 
 
