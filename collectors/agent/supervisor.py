@@ -143,8 +143,10 @@ class Runner(threading.Thread):
         collector = self._collector
         opened = time.monotonic()
         try:
-            collector.open(self._sink.position(collector.spec))
-            wait_s = min(_FIRST_TURN_S, self.turn_s)
+            position = self._sink.position(collector.spec)
+            collector.open(position)
+            # A source that is new has a place at once: from then on a restart loses nothing of it.
+            wait_s = 0.0 if position is None else min(_FIRST_TURN_S, self.turn_s)
             while not self._stop_event.is_set():
                 self.turn_began = time.monotonic()
                 collected = collector.collect(wait_s)

@@ -52,7 +52,7 @@ class Spool:
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_file = lock(folder / "lock")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._node = node
         self.max_bytes = max_bytes
         self.fsync_interval_s = fsync_interval_s
@@ -80,7 +80,7 @@ class Spool:
             return self._positions.get(spec)
 
     def append(self, spec: str, collected: CollectorTurn) -> None:
-        """Save what a turn gave. A position without news is only noted: see `keep_up`.
+        """Save what a turn gave. A position without news is only noted, unless it is a source's first.
 
         Raises:
             SpoolFullError: the events have no room; nothing was saved.
@@ -92,9 +92,13 @@ class Spool:
             self._write(spec, collected, kept)
             self._losses.add("events", "full", len(lines) - len(kept))
             if collected.position is not None:
-                if not kept and collected.position != self._positions.get(spec):
+                before = self._positions.get(spec)
+                if not kept and collected.position != before:
                     self._unsaved.add(spec)
                 self._positions[spec] = collected.position
+                if before is None and spec in self._unsaved:
+                    with suppress(OSError):  # it stays noted: the next `save_positions` says what is wrong
+                        self.save_positions()
         if kept or collected.rollups:
             self.news.set()
 
@@ -118,7 +122,10 @@ class Spool:
             self.news.set()
 
     def save_positions(self) -> None:
-        """Make the positions durable that came without events. Losing one costs a second look, nothing else.
+        """Make the positions durable that came without events.
+
+        Losing one costs a second look. Losing the first of a source may cost what a rotated file held: it would be
+        taken for one from before the first start.
 
         Raises:
             OSError: the disk is full or broken.

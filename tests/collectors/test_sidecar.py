@@ -107,6 +107,24 @@ def test_a_sidecar_killed_at_any_moment_neither_loses_nor_doubles_a_line(
     assert sorted(pids(list(unique.values()))) == list(range(written))
 
 
+def test_what_was_written_after_the_first_look_is_told_though_the_file_was_rotated(
+    process: Process, recorder: Any, tmp_path: Path, until: Until
+) -> None:
+    """Killed before the first line, which comes as the file is renamed and nobody reads."""
+    log = tmp_path / "kern.log"
+    log.write_text("")
+    source = ("--source", f"file:{log}:kernel")
+    process.start(*source)
+    kept = tmp_path / "spool"
+    assert until(lambda: any(b"kern.log" in path.read_bytes() for path in kept.rglob("*") if path.is_file()))
+    process.end(signal.SIGKILL)
+    log.write_text("noise\n" + xid(0))
+    log.rename(log.with_name("kern.log.1"))
+    log.write_text("noise\n" + xid(1))
+    process.start(*source)
+    assert until(lambda: len({event["id"] for event in recorder.events}) == 2)
+
+
 def test_a_torn_spool_is_made_good_from_the_source(
     process: Process, recorder: Any, tmp_path: Path, until: Until
 ) -> None:

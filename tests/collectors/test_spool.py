@@ -124,12 +124,13 @@ def test_positions_outlive_the_segments_that_bore_them(opened: Opened, tmp_path:
 
 
 def test_a_position_without_events_is_saved_when_told(opened: Opened) -> None:
-    """It costs no disk write a line; losing it costs a second look."""
+    """It costs no disk write a line; losing it costs a second look. A source's first is saved at once."""
     spool = opened()
-    spool.append(SPEC, CollectorTurn(position={"place": 3}))
+    for place in (0, 3):
+        spool.append(SPEC, CollectorTurn(position={"place": place}))
     assert not spool.news.is_set()
     lost = opened()
-    assert lost.position(SPEC) is None
+    assert lost.position(SPEC) == {"place": 0}
     lost.append(SPEC, CollectorTurn(position={"place": 3}))
     lost.close()
     assert opened().position(SPEC) == {"place": 3}
