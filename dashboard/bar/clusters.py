@@ -52,10 +52,10 @@ def _draw(known: Collection[str], own: str | None) -> bool:
         label_visibility="collapsed",
         width=220,
     )
-    stays: bool = name is None or name == own
-    if not stays:
-        _go(name)
-    return stays
+    if name is None or name == own:
+        return True
+    _go(name)
+    return False
 
 
 def _go(name: str) -> None:
