@@ -170,12 +170,13 @@ class ApiClient:
         """What bears a name, the nearest first."""
         return list(self._page(SearchResultJson, "search", {"q": text}).items)
 
-    def fabric_map(self, since: str | None, known: str | None) -> tuple[MapJson, str] | None:
-        """The map and its tag: what has changed `since` a tag, where the API can tell; None: it is still `known`."""
-        tags = {} if known is None else {"If-None-Match": known}
-        response = self._respond("GET", "map", {} if since is None else {"since": since}, headers=tags)
-        if response.status_code == 304:
-            return None
+    def fabric_map(self, since: str | None) -> tuple[MapJson, str]:
+        """The map and its tag; with `since`, an earlier tag, what has changed, where the API can tell."""
+        params = {} if since is None else {"since": since}
+        return self._shared.get((*self._headers.items(), "map", since), lambda: self._map(params))
+
+    def _map(self, params: Mapping[str, str]) -> tuple[MapJson, str]:
+        response = self._respond("GET", "map", params)
         return self._decoded(MapJson, response.content), response.headers.get("etag", "")
 
     def hours(self, name: str, device: str, since: datetime) -> list[NodeHourJson]:
@@ -365,17 +366,11 @@ class ApiClient:
         return self._respond(method, path, params, body).content
 
     def _respond(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str],
-        body: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, method: str, path: str, params: Mapping[str, str], body: Mapping[str, str] | None = None
     ) -> httpx2.Response:
         """One request; every way that it can fail becomes a sentence."""
-        sent = {**self._headers, **(headers or {})}
         try:
-            response = self._http.request(method, path, params=dict(params), json=body, headers=sent)
+            response = self._http.request(method, path, params=dict(params), json=body, headers=dict(self._headers))
             if method != "GET":
                 self._shared.forget()
         except httpx2.TimeoutException as error:

@@ -79,10 +79,9 @@ def renewed(site: Site, held: HeldMap | None) -> HeldMap | None:
     Raises:
         ApiProblem: the API refuses or fails.
     """
-    found = site.client.fabric_map(None if held is None else held.whole, None if held is None else held.tag)
-    if found is None:
+    sent, tag = site.client.fabric_map(None if held is None else held.whole)
+    if held is not None and tag and tag == held.tag:
         return held
-    sent, tag = found
     if not is_drawable(sent):
         return None
     return HeldMap(tag, msgspec.json.encode(sent).decode(), tag if held is None or sent.since is None else held.whole)

@@ -435,6 +435,7 @@ class CannedApi:
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[tuple[str, str, dict[str, str], str | None]] = field(default_factory=list)
     said: list[tuple[str, Any]] = field(default_factory=list)  # the path and JSON body of each POST
+    headers: dict[str, str] = field(default_factory=dict)  # of each answer, besides its length
 
 
 @pytest.fixture
@@ -486,7 +487,8 @@ def api() -> Iterator[CannedApi]:
             status, body = answer if isinstance(answer, tuple) else (200, answer)
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
+            for name, value in {"Content-Length": str(len(data)), **canned.headers}.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from real.programs import wait_for
@@ -11,6 +12,8 @@ from real.programs import wait_for
 from dashboard import answers
 from dashboard.answers import SharedAnswers
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
+from dashboard.panels.fabric_map import HeldMap, renewed
+from dashboard.panels.page import Site
 
 TOGETHER = 20
 
@@ -63,6 +66,24 @@ def test_an_answer_is_given_once_more_while_it_is_fresh(api: Any, clock: Callabl
     clock(0.6)
     bob.cluster()
     assert len(api.asked) == 6
+    client.close()
+
+
+def test_the_map_is_shared_by_those_who_hold_the_same(api: Any, clock: Callable[[float], None]) -> None:
+    """Whoever holds another one is answered by itself; what is held already is not drawn anew."""
+    api.headers["ETag"] = '"1"'
+    client = ApiClient(ApiAddress(api.url), fresh_s=0.5)
+    site = Site(client)
+    first, second = (renewed(site, None) for _ in range(2))
+    assert first == second == HeldMap('"1"', ANY, '"1"')
+    assert len(api.asked) == 1
+    clock(0.6)
+    assert renewed(site, first) is first
+    assert renewed(site, second) is second
+    assert len(api.asked) == 2
+    api.headers["ETag"] = '"2"'
+    clock(0.6)
+    assert renewed(site, first) == HeldMap('"2"', ANY, '"2"')
     client.close()
 
 
