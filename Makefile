@@ -45,7 +45,7 @@ bench: bootstrap packages
 	$(RUN) python -m benchmarks $(ARGS)
 
 screenshot: bootstrap packages
-	PYTHONPATH=tests $(RUN) python tests/real/screenshot.py docs/cluster.png
+	PYTHONPATH=tests $(RUN) python tests/real/screenshot.py docs
 
 formats: bootstrap
 	PYTHONPATH=tests $(RUN) python tests/formats_page.py

@@ -18,7 +18,7 @@ import httpx2
 from dashboard.answers import SharedAnswers
 from dashboard.text.words import STATES
 from wire.access.address import INSECURE_OPTION, clear_text
-from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson, WhatIfJson
+from wire.advice import CheckpointAdviceJson, GainsAdviceJson, MtbfJson, SparesAdviceJson, WhatIfJson
 from wire.cluster import ClusterJson
 from wire.events import AuditJson, EventJson, IncidentJson
 from wire.goodput import AttemptsJson, CausesJson, ClusterGoodputJson, LedgerJson, RunJson
@@ -31,6 +31,7 @@ from wire.nodes import (
     NodeGpuJson,
     NodeHourJson,
     NodeJson,
+    NodeScoresJson,
     NodeTimelineJson,
     SearchResultJson,
 )
@@ -44,6 +45,7 @@ T = TypeVar("T")
 TIMEOUT_S = 10.0
 PAGE = 1000
 NODES_PER_S = 400  # 12,500 nodes are read every half minute, a thousand at each turn
+SCORES_S = 60.0  # how often the past scores of a node are read
 MAX_ITEMS = 20_000  # a limit on every loop: 12,500 nodes fit
 # Hours of a node's devices: a week and a day.
 MAX_HOURS = 192
@@ -157,6 +159,11 @@ class ApiClient:
         """One node, and its incidents, outages, hints, telemetry and scores."""
         return self._get(NodeDetailJson, f"nodes/{quote(name, safe='')}")
 
+    def node_scores(self, name: str) -> Sequence[NodeScoresJson]:
+        """A node's scores of the last 30 days, oldest first: read once a minute, and nobody waits for the next."""
+        key = (*self._headers.items(), "scores", name)
+        return self._shared.get(key, lambda: self.node(name).scores, lambda _found: SCORES_S)
+
     def node_timeline(self, name: str, since: datetime, until: datetime) -> NodeTimelineJson:
         """The jobs of a node, and its errors by the hour, within a window."""
         window = {"since": since.isoformat(), "until": until.isoformat()}
@@ -262,14 +269,19 @@ class ApiClient:
         """What became of the cluster's GPU-hours of the last days."""
         return self._get(ClusterGoodputJson, "goodput/cluster")
 
-    def causes(self, by: str, since: datetime) -> CausesJson:
-        """The cost of the interruptions since a moment by cause, node, device ...: the hundred costliest."""
-        params = {"by": by, "since": since.isoformat(), "limit": "100"}
+    def causes(self, by: str, since: datetime, until: datetime | None = None) -> CausesJson:
+        """What the interruptions of a time cost, by cause, node, device ...: the hundred costliest."""
+        end = {} if until is None else {"until": until.isoformat()}
+        params = {"by": by, "since": since.isoformat(), "limit": "100", **end}
         return self._get(CausesJson, "goodput/causes", params)
 
     def checkpoint_advice(self, run: str) -> CheckpointAdviceJson:
         """How often the run should save, with the measured inputs."""
         return self._get(CheckpointAdviceJson, "advice/checkpoint", {"run": run})
+
+    def mtbf(self) -> MtbfJson:
+        """The time between failures by component, with its interval."""
+        return self._get(MtbfJson, "advice/mtbf")
 
     def gains_advice(self, run: str) -> GainsAdviceJson:
         """What each change would gain the run, the largest first."""

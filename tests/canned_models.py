@@ -1,5 +1,9 @@
 """Answers of `GET /models` and `GET /checks`, for the dashboard's tests."""
 
+PARTS = [
+    {"score": 0.004, "observed": 0.003, "interval": [0.001, 0.006], "rows": 5_000, "positives": 15},
+    {"score": 0.05, "observed": 0.08, "interval": [0.02, 0.2], "rows": 100, "positives": 8},
+]
 MODEL = {
     "id": "gbt-24h-3f2a0c5a9b8e",
     "horizon_h": 24,
@@ -21,7 +25,7 @@ MODEL = {
             "history_count": {"average_precision": 0.03, "recall": 0.3, "outages": 40},
         },
     },
-    "checks": {"drift": {"state": "ok", "alarms": []}, "calibration": {"state": "unknown"}},
+    "checks": {"drift": {"state": "ok", "alarms": []}, "calibration": {"state": "unknown"}, "reliability": PARTS},
     "sha256": "3f2a",
     "bytes": 40000,
 }

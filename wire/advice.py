@@ -18,6 +18,15 @@ class CheckpointInputsJson(JsonObject, frozen=True, kw_only=True):
     interval_s: float | None = None
 
 
+class CurvePointJson(JsonObject, frozen=True, kw_only=True):
+    """The goodput expected of one interval between saves; the lowest and highest that the measured inputs allow."""
+
+    interval_s: float
+    goodput: float
+    low: float
+    high: float
+
+
 class CheckpointAdviceJson(JsonObject, frozen=True, kw_only=True):
     """`GET /advice/checkpoint`: the time between two saves that loses least."""
 
@@ -25,15 +34,43 @@ class CheckpointAdviceJson(JsonObject, frozen=True, kw_only=True):
     inputs: CheckpointInputsJson
     interval_s: float
     mttf_s: float
+    rate_low: float | None = None
+    rate_high: float | None = None
     rate_is_measured: bool = True
     interval_shortest_s: float | None = None
     interval_longest_s: float | None = None
     goodput_now: float | None = None
     goodput_advised: float | None = None
+    curve: tuple[CurvePointJson, ...] = ()
     source: str = ""
     gpus: int | None = None
     gain: Sometimes[float | None] = None
     money_per_day: Sometimes[MoneyJson | None] = None
+
+
+class ComponentRateJson(JsonObject, frozen=True, kw_only=True):
+    """A component's failures, and the hours between two of all nodes with their 95 % interval; null: none was seen."""
+
+    component: str
+    failures: int
+    mtbf_h: float | None = None
+    mtbf_low_h: float
+    mtbf_high_h: float | None = None
+
+
+class ComponentRatesJson(JsonObject, frozen=True, kw_only=True):
+    """Failures over node-days; the component `all` is their sum, and the times are of `nodes` nodes."""
+
+    node_days: float
+    nodes: int
+    components: tuple[ComponentRateJson, ...] = ()
+
+
+class MtbfJson(JsonObject, frozen=True, kw_only=True):
+    """`GET /advice/mtbf`: the time between stops of the runs, and between outages of the cluster; null: not known."""
+
+    runs: ComponentRatesJson | None = None
+    cluster: ComponentRatesJson | None = None
 
 
 class SparesInputsJson(JsonObject, frozen=True, kw_only=True):

@@ -4,20 +4,24 @@ Text and background colours are left to Streamlit's theme, so that each figure w
 A gap in the data stays a gap in the line.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from html import escape
+from urllib.parse import quote
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.text import words
-from wire.nodes import NodeHourJson, OutageJson, ReasonJson, RollupJson
+from wire.nodes import NodeHourJson, NodeScoresJson, OutageJson, ReasonJson, RollupJson
 
 CONFIG = {"displayModeBar": False, "scrollZoom": False}
 
 RAISES, LOWERS = "#d6403b", "#3a9d74"
 LINE, SECOND = "#3b7dd8", "#e9a11a"
-HOUR = timedelta(hours=1)
+HOUR, WEEK = timedelta(hours=1), timedelta(days=7)
 # Charts of one device: more are no overview.
 MOST_MEASURES = 24
 
@@ -78,6 +82,79 @@ def _shade(figure: go.Figure, outages: Sequence[OutageJson], times: Sequence[dat
                 line_width=0,
                 layer="below",
             )
+
+
+def sparkline(scores: Sequence[NodeScoresJson], until: datetime) -> str | None:
+    """The risk within 24 h over the last seven days as a small picture, from 0 up; None of fewer than two scores.
+
+    An `img` with an SVG: Streamlit takes SVG elements out of HTML.
+    """
+    since = until - WEEK
+    told = [(one.time, one.score_24h) for one in scores if one.score_24h is not None and since <= one.time <= until]
+    if len(told) < 2:
+        return None
+    least, most = min(score for _, score in told), max(score for _, score in told)
+    top = max(most, 0.01)
+    points = " ".join(f"{100 * ((time - since) / WEEK):.1f},{22 - 20 * score / top:.1f}" for time, score in told)
+    said = escape(f"risk in 24 h over seven days: {words.risk(least)} to {words.risk(most)}")
+    drawn = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 100 24" width="100" height="24">'
+        f'<polyline points="{points}" fill="none" stroke="{LINE}" stroke-width="1.5"/></svg>'
+    )
+    return f'<img src="data:image/svg+xml,{quote(drawn)}" alt="{said}" title="{said}">'
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityPart:
+    """Scores of about one height: their mean, the share that came true with its 95 % interval, their count."""
+
+    score: float
+    observed: float
+    low: float
+    high: float
+    rows: int
+
+
+def reliability(parts: Sequence[ReliabilityPart]) -> go.Figure | None:
+    """What was said against what came, both in %, on logarithmic axes; None of fewer than two parts."""
+    if len(parts) < 2:
+        return None
+    told = [100 * value for part in parts for value in (part.score, part.observed, part.high) if value > 0]
+    least, most = max(min(told, default=0.01) / 2, 1e-3), min(2 * max(told, default=50.0), 100.0)
+    came = [max(100 * part.observed, least) for part in parts]
+    figure = go.Figure(
+        go.Scatter(
+            x=[least, most], y=[least, most], mode="lines", line={"color": "#8d949c", "dash": "dash"}, hoverinfo="skip"
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[max(100 * part.score, least) for part in parts],
+            y=came,
+            mode="markers",
+            marker={"color": LINE, "size": 9},
+            error_y={
+                "array": [max(100 * part.high - at, 0.0) for part, at in zip(parts, came, strict=True)],
+                "arrayminus": [
+                    at - max(100 * min(part.low, part.observed), least) for part, at in zip(parts, came, strict=True)
+                ],
+                "symmetric": False,
+                "color": LINE,
+            },
+            text=[
+                f"said {100 * p.score:.2g} %, came {100 * p.observed:.2g} % "
+                f"({100 * p.low:.2g} to {100 * p.high:.2g} %), "
+                f"{words.count(p.rows)} scores"
+                for p in parts
+            ],
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )
+    reach = [math.log10(least), math.log10(most)]
+    figure.update_xaxes(type="log", range=reach, title="said", ticksuffix=" %", fixedrange=True)
+    figure.update_yaxes(type="log", range=reach, title="came", ticksuffix=" %", fixedrange=True)
+    figure.update_layout(height=320, margin={"l": 0, "r": 0, "t": 10, "b": 0}, showlegend=False)
+    return figure
 
 
 def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> go.Figure | None:

@@ -1,15 +1,26 @@
 """The figures of the whole cluster's goodput: from the GPU-hours that existed to those that counted, and the losses."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import plotly.graph_objects as go
 
 from dashboard.charts import ledger_charts
 from dashboard.text import words
-from wire.goodput import GoodputLevelJson, LossGroupJson
+from wire.goodput import CausesJson, GoodputLevelJson, LossGroupJson
 
 _GREEN, _RED, _GREY = "#3a9d74", "#d6403b", "#8d949c"
 _NOT_RUNNING = ("startup", "checkpoint_load", "detection", "unknown")
+DAY_MS = 86_400_000
+# Told apart by those who do not tell red from green, too.
+CAUSE_COLOURS = {
+    ledger_charts.CAUSES["hardware"]: _RED,
+    ledger_charts.CAUSES["fabric"]: "#3b7dd8",
+    ledger_charts.CAUSES["host"]: "#e9a11a",
+    ledger_charts.CAUSES["driver"]: "#8659b5",
+    ledger_charts.CAUSES["storage"]: _GREEN,
+    ledger_charts.CAUSES["application"]: "#4bb3c3",
+}
 # What is shown of a long list; the table has the rest.
 MOST_BARS = 12
 
@@ -108,6 +119,40 @@ def losses(items: Sequence[LossGroupJson], in_gpus: bool) -> go.Figure:
     figure.update_xaxes(title=unit, fixedrange=True)
     figure.update_yaxes(automargin=True, fixedrange=True, type="category")
     figure.update_layout(height=80 + 30 * len(shown), margin={"l": 0, "r": 0, "t": 0, "b": 0}, bargap=0.3)
+    return figure
+
+
+def by_cause_and_day(days: Sequence[tuple[datetime, CausesJson]]) -> go.Figure | None:
+    """What the stops of each day cost, by cause; hours of the runs where of none the GPUs are known; None: no stop."""
+    items = [(day, item) for day, causes in days for item in causes.items if item.lost_s > 0]
+    if not items:
+        return None
+    in_gpus = any(item.lost_gpu_hours is not None for _, item in items)
+    unit = "GPU-hours" if in_gpus else "hours of the runs"
+    lost: dict[str, dict[datetime, float]] = {}
+    for day, item in items:
+        hours = (item.lost_gpu_hours or 0.0) if in_gpus else item.lost_s / 3600
+        lost.setdefault(name_of(item), {})[day] = hours
+    figure = go.Figure()
+    for name in sorted(lost, key=lambda name: -sum(lost[name].values())):
+        figure.add_trace(
+            go.Bar(
+                x=[day for day, _ in days],
+                y=[lost[name].get(day, 0.0) for day, _ in days],
+                name=words.drawn(name),
+                marker_color=CAUSE_COLOURS.get(name, _GREY),
+                hovertemplate=f"{words.drawn(name)}, %{{x|%d %b}}: %{{y:,.1f}} {unit}<extra></extra>",
+            )
+        )
+    figure.update_xaxes(fixedrange=True, tickformat="%d %b", dtick=DAY_MS)
+    figure.update_yaxes(title=unit, fixedrange=True)
+    figure.update_layout(
+        barmode="stack",
+        height=300,
+        margin={"l": 0, "r": 0, "t": 10, "b": 0},
+        legend={"orientation": "h", "y": -0.2},
+        showlegend=True,
+    )
     return figure
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.text import words
+from wire.advice import CheckpointAdviceJson
 from wire.goodput import InterruptionJson, LedgerJson
 
 
@@ -109,6 +110,73 @@ def by_cause(interruptions: Sequence[InterruptionJson], gpus: int | None) -> go.
     factor, unit = (gpus, "GPU-hours") if gpus else (1, "hours")
     names = [CAUSES.get(cause, cause) for _, cause in rows]
     return _bars(names, [s / 3600 * factor for s, _ in rows], ["#d6403b"] * len(rows), unit)
+
+
+_TICKS_S = (10, 30, 60, 120, 300, 600, 1200, 2400, 3600, 7200, 14_400, 28_800, 57_600, 86_400, 172_800, 604_800)
+
+
+def saving_curve(advice: CheckpointAdviceJson) -> go.Figure | None:
+    """The goodput expected of each interval between saves, in %, with what the measured inputs allow; None: no curve.
+
+    The advised interval, and that of now, are marked.
+    """
+    curve = [point for point in advice.curve if point.interval_s > 0]
+    if not curve:
+        return None
+    hours = [point.interval_s / 3600 for point in curve]
+    figure = go.Figure()
+    for name, values in (("low", [p.low for p in curve]), ("high", [p.high for p in curve])):
+        figure.add_trace(
+            go.Scatter(
+                x=hours,
+                y=[value * 100 for value in values],
+                line_width=0,
+                fill=None if name == "low" else "tonexty",
+                fillcolor="rgba(59, 125, 216, 0.2)",
+                hoverinfo="skip",
+                showlegend=False,
+            )
+        )
+    said = [
+        f"{words.duration(p.interval_s)}: {words.share(p.goodput)} ({words.share(p.low)} to {words.share(p.high)})"
+        for p in curve
+    ]
+    figure.add_trace(
+        go.Scatter(
+            x=hours,
+            y=[point.goodput * 100 for point in curve],
+            line_color="#3b7dd8",
+            text=said,
+            hovertemplate="every %{text}<extra></extra>",
+            showlegend=False,
+        )
+    )
+    marks = [("advised", advice.interval_s, advice.goodput_advised, "#3a9d74", "circle")]
+    if advice.inputs.interval_s:
+        marks.append(("now", advice.inputs.interval_s, advice.goodput_now, "#d6403b", "diamond"))
+    for name, interval_s, goodput, colour, symbol in marks:
+        if goodput is not None:
+            figure.add_trace(
+                go.Scatter(
+                    x=[interval_s / 3600],
+                    y=[goodput * 100],
+                    mode="markers",
+                    name=f"{name}: every {words.duration(interval_s)}",
+                    marker={"color": colour, "size": 11, "symbol": symbol},
+                    hovertemplate=f"{name}, every {words.duration(interval_s)}: {words.share(goodput)}<extra></extra>",
+                )
+            )
+    ticks = [s for s in _TICKS_S if curve[0].interval_s <= s <= curve[-1].interval_s]
+    figure.update_xaxes(
+        type="log",
+        title="between two saves",
+        fixedrange=True,
+        tickvals=[s / 3600 for s in ticks],
+        ticktext=[words.duration(s) for s in ticks],
+    )
+    figure.update_yaxes(title="goodput", ticksuffix=" %", fixedrange=True)
+    figure.update_layout(height=260, margin={"l": 0, "r": 0, "t": 10, "b": 0}, legend={"orientation": "h", "y": 1.15})
+    return figure
 
 
 def _bars(names: list[str], values: list[float], colours: list[str], unit: str) -> go.Figure:

@@ -37,6 +37,7 @@ def cluster_section(site: Site, price: GpuHourPrice | None = None) -> None:
     except ApiProblem as trouble:
         st.caption(f"Not known. {words.plain(str(trouble))}")
         return
+    _days(site, answer)
     st.subheader(
         "Losses of all runs by cause",
         anchor=False,
@@ -89,6 +90,23 @@ def _levels(answer: ClusterGoodputJson, price: GpuHourPrice | None) -> None:
         st.plotly_chart(cluster_charts.waterfall(answer), key="waterfall", config=CONFIG)
     with right:
         st.plotly_chart(cluster_charts.by_day(answer.days), key="cluster_days", config=CONFIG)
+
+
+def _days(site: Site, answer: ClusterGoodputJson) -> None:
+    """What the stops of each of the days cost, by cause."""
+    st.subheader("Losses by day and cause", anchor=False, help="a stop counts to the day on which it came")
+    days = [(day.since, day.until) for day in answer.days[-DAYS:]]
+    try:
+        figure = cluster_charts.by_cause_and_day(
+            [(since, site.client.causes("cause", since, until)) for since, until in days]
+        )
+    except ApiProblem as trouble:
+        st.caption(f"Not known. {words.plain(str(trouble))}")
+        return
+    if figure is None:
+        page.empty("No run was interrupted in this time.")
+    else:
+        st.plotly_chart(figure, key="losses_by_day", config=CONFIG)
 
 
 def _losses(answer: CausesJson, by: str) -> None:

@@ -1,9 +1,10 @@
 """The advice on the goodput page: how often to save, how many spare nodes, what each change would gain, and why."""
 
 from dashboard.text import words
-from wire.advice import CheckpointAdviceJson, GainsAdviceJson, SparesAdviceJson
+from wire.advice import CheckpointAdviceJson, ComponentRatesJson, GainsAdviceJson, SparesAdviceJson
 from wire.money.price import shown
 
+_DAY_S = 86_400.0
 WORTH = 0.001  # a gain in goodput below this is none
 
 
@@ -42,7 +43,7 @@ def checkpoint_lines(advice: CheckpointAdviceJson) -> list[str]:
     if advice.rate_is_measured:
         lines.append(
             f"Measured: {words.many(inputs.failures, 'interruption')} in {words.count(inputs.node_days)} node-days, "
-            f"so on {words.count(inputs.nodes)} nodes one every {words.duration(advice.mttf_s)}."
+            f"so on {words.count(inputs.nodes)} nodes one every {words.duration(advice.mttf_s)}{_surely(advice)}."
         )
     else:
         lines.append(
@@ -59,6 +60,29 @@ def checkpoint_lines(advice: CheckpointAdviceJson) -> list[str]:
             f"to {words.duration(advice.interval_longest_s)} (95 % certainty)."
         )
     return lines
+
+
+def _surely(advice: CheckpointAdviceJson) -> str:
+    """Between which times the time between failures lies, where the rate's interval is known."""
+    if not (advice.rate_low and advice.rate_high):
+        return ""
+    low_s, high_s = (_DAY_S / (advice.inputs.nodes * rate) for rate in (advice.rate_high, advice.rate_low))
+    return f" (95 % certainty: {words.duration(low_s)} to {words.duration(high_s)})"
+
+
+def mtbf_rows(rates: ComponentRatesJson) -> list[dict[str, str]]:
+    """A component a row, all of them first: the time between two failures of all nodes, with its interval."""
+    return [
+        {
+            "component": "all together" if one.component == "all" else one.component,
+            "failures": f"{one.failures:,}",
+            "every": words.DASH if one.mtbf_h is None else words.duration(one.mtbf_h * 3600),
+            "interval": f"{words.duration(one.mtbf_low_h * 3600)} to {words.duration(one.mtbf_high_h * 3600)}"
+            if one.mtbf_high_h is not None
+            else f"more than {words.duration(one.mtbf_low_h * 3600)}",
+        }
+        for one in rates.components
+    ]
 
 
 def spares_lines(advice: SparesAdviceJson) -> list[str]:

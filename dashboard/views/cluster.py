@@ -7,6 +7,7 @@ from datetime import timedelta
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.charts import charts
 from dashboard.client import ApiProblem
 from dashboard.panels import fabric_map, frames, links, stops
 from dashboard.panels import page as panels
@@ -20,7 +21,7 @@ from wire.events import IncidentJson
 from wire.nodes import NodeJson
 
 FIRST_S = 1.0  # what is wrong, and what is said, is asked for so often
-ATTENTION = 6
+ATTENTION, LIKELY = 6, 3  # nodes that are shown: not well, and the riskiest of those that are
 STOP_S = 15.0  # what stopped the run is requested so often
 RECENT = 300  # incidents read
 VERDICTS = 100  # of those that stand
@@ -202,12 +203,28 @@ def _attention(site: Site, nodes: Sequence[NodeJson], incidents: Sequence[Incide
     if not nodes:
         panels.empty("The nodes are not listed at present: they come with the next answer.")
         return
-    bad = sum(1 for node in nodes if node.state != "ok")
-    st.subheader("Look at these first" if bad else "Nothing needs you; the riskiest are", anchor=False)
-    for node in nodes[: max(3, min(bad, ATTENTION))]:
-        _node_row(site, node, why(node, incidents, cluster))
-    if bad > ATTENTION:
-        st.caption(f"and {bad - ATTENTION} more that are not well: see the map")
+    bad = [node for node in nodes if node.state != "ok"]
+    if bad:
+        st.subheader("Look at these first", anchor=False)
+    for node in bad[:ATTENTION]:
+        _node_row(site, node, why(node, incidents, cluster), cluster)
+    if len(bad) > ATTENTION:
+        st.caption(f"and {len(bad) - ATTENTION} more that are not well: see the map")
+    likely = [node for node in nodes if node.state == "ok"][:LIKELY]
+    if likely:
+        st.subheader(
+            "Likely next" if bad else "Nothing needs you; likely next", anchor=False, help="well, with the highest risk"
+        )
+    for node in likely:
+        _node_row(site, node, why(node, incidents, cluster), cluster)
+
+
+def _past(site: Site, node: NodeJson, cluster: ClusterJson) -> str | None:
+    """Its risk of the last seven days as a small drawing; None where it is not known."""
+    try:
+        return charts.sparkline(site.client.node_scores(node.node), cluster.now)
+    except ApiProblem:
+        return None
 
 
 def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson) -> str:
@@ -230,13 +247,15 @@ def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson)
     return "; ".join(said) or words.STATE_MEANINGS.get(node.state, "its page says why")
 
 
-def _node_row(site: Site, node: NodeJson, reason: str) -> None:
+def _node_row(site: Site, node: NodeJson, reason: str, cluster: ClusterJson) -> None:
     with st.container(border=True, gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             panels.node_link(site, node.node)
             panels.state_badge(node.state)
             if node.score_24h is not None:
                 st.markdown(f"**{words.risk(node.score_24h)}** risk in 24 h", width="content")
+                if (past := _past(site, node, cluster)) is not None:
+                    st.html(past, width="content")
         st.caption(reason)
         if node.hint is not None:
             st.caption(f":material/campaign: {panels.hint_line(node.hint)}")

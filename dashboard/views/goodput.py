@@ -13,7 +13,7 @@ from dashboard.panels import page as panels
 from dashboard.panels.goodput import cluster_section
 from dashboard.panels.page import Site
 from dashboard.text import words
-from dashboard.text.advice import checkpoint_lines, gain_rows, spares_lines
+from dashboard.text.advice import checkpoint_lines, gain_rows, mtbf_rows, spares_lines
 from wire.cluster import ClusterJson
 from wire.goodput import LedgerJson
 from wire.money.price import GpuHourPrice, price_of, shown
@@ -49,18 +49,39 @@ def _live(site: Site, run: str) -> None:
 def _advice(site: Site, run: str) -> None:
     """Both pieces of advice, side by side; one that cannot be given says why."""
     left, right = st.columns(2, gap="medium")
-    sides: tuple[tuple[Any, str, Callable[[], list[str]]], ...] = (
-        (left, "How often to save a checkpoint", lambda: checkpoint_lines(site.client.checkpoint_advice(run))),
-        (right, "How many nodes to keep spare", lambda: spares_lines(site.client.spares_advice())),
+    sides: tuple[tuple[Any, str, Callable[[], None]], ...] = (
+        (left, "How often to save a checkpoint", lambda: _saving(site, run)),
+        (right, "How many nodes to keep spare", lambda: _spares(site)),
     )
-    for side, title, lines in sides:
+    for side, title, draw in sides:
         with side:
             st.subheader(title, anchor=False)
             try:
-                st.markdown("\n\n".join(lines()))
+                draw()
             except ApiProblem as trouble:
                 st.caption(f"No advice yet. {words.plain(str(trouble))}")
     _gains(site, run)
+
+
+def _saving(site: Site, run: str) -> None:
+    advice = site.client.checkpoint_advice(run)
+    st.markdown("\n\n".join(checkpoint_lines(advice)))
+    figure = ledger_charts.saving_curve(advice)
+    if figure is not None:
+        st.plotly_chart(figure, key="saving_curve", config=CONFIG)
+
+
+def _spares(site: Site) -> None:
+    st.markdown("\n\n".join(spares_lines(site.client.spares_advice())))
+    told = site.client.mtbf()
+    for rates, of in ((told.cluster, "outages of nodes"), (told.runs, "stops of runs")):
+        if rates is not None and rates.components:
+            st.markdown(
+                f"**Time between {of}** on {words.many(rates.nodes, 'node')}, by component "
+                f"(in {words.count(rates.node_days)} node-days):"
+            )
+            labels = {"every": "One every", "interval": "95 % interval"}
+            frames.show(mtbf_rows(rates), f"mtbf_{of[:4]}", labels, most=8)
 
 
 def _gains(site: Site, run: str) -> None:

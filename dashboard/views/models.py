@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.charts import charts
 from dashboard.panels import frames
 from dashboard.panels import page as panels
 from dashboard.panels.page import Site
@@ -156,13 +157,13 @@ def _training(models: ModelsJson, cluster: ClusterJson) -> None:
 
 
 def _serving(model: ModelJson, cluster: ClusterJson) -> None:
-    st.subheader(f"Risk within {_horizon(model)}", anchor=False)
+    by = words.plain(KINDS.get(model.kind, model.kind))
+    st.subheader(f"Risk within {_horizon(model)}, by {by}", anchor=False, help="what it was chosen for, below")
     holdout = model.metrics.get("holdout")
     figures = holdout if isinstance(holdout, dict) else {}
-    row = st.columns(4)
+    row = st.columns(3)
     shown = (
         ("Learned until", words.ago(model.trained_until, cluster.now), words.utc(model.trained_until)),
-        ("Goes by", KINDS.get(model.kind, model.kind), "what it was chosen for, below"),
         ("ROC AUC, held out", _figure(figures.get("roc_auc")), "0.5 is chance; 0.83 is the best published"),
         ("Drift", _state(model, "drift"), "whether the nodes look as in its training"),
     )
@@ -171,10 +172,37 @@ def _serving(model: ModelJson, cluster: ClusterJson) -> None:
     rows = model.data.get("rows")
     learned = f"learned from {words.count(rows)} rows; " if isinstance(rows, int) else ""
     st.caption(f"{words.plain(model.id)}: {learned}{words.plain(model.why)}")
+    figure = charts.reliability(reliability_parts(model))
+    if figure is not None:
+        st.caption(
+            "What it said of nodes in the last four weeks, and what share of those failed: on the line it is right. "
+            "Whiskers are intervals of 95 % by node."
+        )
+        st.plotly_chart(figure, key=f"reliability-{model.horizon_h}", config=charts.CONFIG)
     tried = tried_rows(model)
     if tried:
         st.caption("Tried on the newest folds, on the same rows; gains on the trees are intervals of 95 % by node:")
         frames.show(tried, f"tried-{model.horizon_h}")
+
+
+def reliability_parts(model: ModelJson) -> list[charts.ReliabilityPart]:
+    """Parts of what the model said, the lowest first; what is none is passed over."""
+    parts = model.checks.get("reliability")
+    found = []
+    for part in parts if isinstance(parts, list) else []:
+        if isinstance(part, dict):
+            said, came, rows = _number(part.get("score")), _number(part.get("observed")), _number(part.get("rows"))
+            interval = part.get("interval")
+            ends = [_number(end) for end in interval] if isinstance(interval, list) and len(interval) == 2 else []
+            if said is not None and came is not None:
+                low, high = (came if end is None else end for end in (ends or [came, came]))
+                found.append(charts.ReliabilityPart(said, came, low, high, int(rows or 0)))
+    return found
+
+
+def _number(value: Any) -> float | None:
+    """A share or a count; None of anything else."""
+    return value if isinstance(value, int | float) and 0 <= value < 1e15 else None
 
 
 def tried_rows(model: ModelJson) -> list[frames.Row]:

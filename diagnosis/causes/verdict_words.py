@@ -224,7 +224,8 @@ def _reason(account: Account, lead: Symptom | None) -> str:
         )
     if account.units > 1 and account.struck > 1:
         return f"{_group_words(account)}: {_what(account.suspect)}"
-    said = "" if lead is None or not lead.text else f": {lead.text[:160]}"
+    text = "" if lead is None else lead.meaning or lead.text[:160]
+    said = f": {text}" if text else ""
     return f"{_what(account.suspect)}{said}{_REMEDIES.get(kind, '')}"
 
 

@@ -23,6 +23,7 @@ from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind, in_order
 from store.records.event import SEVERITIES, Device, Event, Severity
+from store.records.fault_catalog import code_in_words
 
 # Event ids and names of others that a symptom keeps.
 _MOST_EVENTS = 5
@@ -264,6 +265,7 @@ class SymptomFold:
             cured=cured,
             points_at=tuple(sorted(tally.points_at)),
             text=head.message[:200],
+            meaning=code_in_words(head.kind, head.code),
             device=self._device(place, head.device, tally.last),
             relapses=len(before),
             ever=tally.first,

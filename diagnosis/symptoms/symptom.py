@@ -51,7 +51,7 @@ class Symptom:
     link that came up, a node that answers), None while it stands or where nobody would say. What comes again after a
     cure has its newest `first`; `relapses` counts the cures before (at most 32), `ever` is its very first moment.
     `points_at` are the names that the lines give of others: a file server, a peer's address, a switch. Who complains is
-    no suspect for it.
+    no suspect for it. `text` is the first line's, `meaning` what its code means, where a table says more than it.
     """
 
     kind: SymptomKind
@@ -67,6 +67,7 @@ class Symptom:
     cured: datetime | None = None
     points_at: tuple[str, ...] = ()
     text: str = ""
+    meaning: str = ""
     uncertainty_s: float = 1.0
     device: Device = field(default_factory=Device)
     relapses: int = 0

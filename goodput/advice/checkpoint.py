@@ -32,6 +32,9 @@ GOODPUT_FORMULA = "L D / (exp(L R) (exp(L (D + w)) - 1)); L = N r"
 SOURCE = "Young 1974 (first order), Daly 2006 (higher order, memoryless form); FIELD B2"
 # The share of failures that a copy in memory outlives, where the run's own stops do not tell: our assumption.
 MEMORY_SHARE = 0.9
+# The curve of goodput over the interval: so many points, and so many times shorter and longer than the advised one.
+CURVE_POINTS = 33
+CURVE_REACH = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,16 @@ class CheckpointInputs:
 
 
 @dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The goodput expected of one interval between saves; the lowest and highest that the measured inputs allow."""
+
+    interval_s: float
+    goodput: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointAdvice:
     """The advised interval between two saves, what it would bring, and all that it was derived from."""
 
@@ -84,6 +97,7 @@ class CheckpointAdvice:
     goodput_high: float
     background: SaveKind
     memory: SaveKind
+    curve: tuple[CurvePoint, ...]
     prediction: PredictionPlan | None = None
     formula: str = FORMULA
     goodput_formula: str = GOODPUT_FORMULA
@@ -116,6 +130,7 @@ def advise(inputs: CheckpointInputs, confidence: float = 0.95, predictor: Predic
     back_high = inputs.restart_s if inputs.restart_high_s is None else inputs.restart_high_s
     advised = max(1.0, optimum_s(inputs.save_s, mttf))
     now = inputs.interval_s
+    ends = ((inputs.save_s, inputs.restart_s, mttf), (save_high, back_high, worst), (save_low, back_low, best))
     share = MEMORY_SHARE if inputs.memory_share is None else inputs.memory_share
     return CheckpointAdvice(
         inputs=inputs,
@@ -131,12 +146,23 @@ def advise(inputs: CheckpointInputs, confidence: float = 0.95, predictor: Predic
         interval_longest_s=max(1.0, optimum_s(save_high, best)),
         goodput_now=None if not now else expected_goodput(now, inputs.save_s, inputs.restart_s, mttf),
         goodput_advised=expected_goodput(advised, inputs.save_s, inputs.restart_s, mttf),
-        goodput_low=expected_goodput(advised, save_high, back_high, worst),
-        goodput_high=expected_goodput(advised, save_low, back_low, best),
+        goodput_low=expected_goodput(advised, *ends[1]),
+        goodput_high=expected_goodput(advised, *ends[2]),
+        curve=_curve(advised, now, ends),
         background=in_background(inputs.save_s, inputs.save_s, inputs.restart_s, mttf),
         memory=two_levels(inputs.save_s, share, inputs.restart_s, mttf),
         prediction=None if predictor is None else plan(predictor, inputs.save_s, mttf),
     )
+
+
+def _curve(
+    advised_s: float, now_s: float | None, ends: tuple[tuple[float, float, float], ...]
+) -> tuple[CurvePoint, ...]:
+    """Intervals in equal ratios on both sides of the advised one, as far as the present one or CURVE_REACH away."""
+    reach = CURVE_REACH if not now_s else max(CURVE_REACH, 1.25 * max(now_s / advised_s, advised_s / now_s))
+    half = CURVE_POINTS // 2
+    intervals = [advised_s * reach ** (step / half) for step in range(-half, half + 1)]
+    return tuple(CurvePoint(one, *(expected_goodput(one, *end) for end in ends)) for one in intervals)
 
 
 def _mttf_s(nodes: int, rate_per_node_day: float) -> float:

@@ -23,7 +23,7 @@ from predictor.history.arrays import Population, Rows, every, to_ms
 from predictor.history.store_reader import read_history, read_population
 from predictor.live.drift import DRIFT_OVER_MS, calibration, compare, spread, total_spread
 from predictor.live.trial_settings import TrialSettings
-from predictor.model.skill import Judged, drawn_figures, node_weights, outages_of
+from predictor.model.skill import Judged, drawn_figures, node_weights, outages_of, reliability
 from store.database.connections import writing
 from store.models.registry import StoredModel, challengers, give_role, save_checks, serving_model
 from store.models.scorings import Scoring, drop_scorings, newest_moment, read_scorings, save_scoring
@@ -164,16 +164,18 @@ def checks(court: _TrialCase, model: StoredModel) -> dict[str, Any]:
     settings = court.settings
     said = court.said(model, court.now - timedelta(days=settings.calibration_days))
     reported = court.judged([said])
-    come = {"state": "unknown"}
+    come: dict[str, Any] = {"state": "unknown"}
+    parts: list[dict[str, Any]] = []
     if reported:
         come = calibration(reported[0].node, reported[0].scores, reported[0].labels.positive)
+        parts = reliability(reported[0])
     recent = [one.spread for moment, one in said.items() if moment > court.now - _DRIFT_OVER and one.spread]
     looks: dict[str, Any] = {"state": "unknown", "alarms": []}
     if recent and model.profile and len(recent) * timedelta(hours=settings.every_h) >= _LEAST_SHARE * _DRIFT_OVER:
         counts = total_spread(recent)
         nodes = int(max(sum(one) for one in recent[-1].values()))
         looks = {**compare(model.profile, counts, (int(model.data.get("nodes", nodes)), nodes)), "moments": len(recent)}
-    return {"checked": court.now.isoformat(), "calibration": come, "drift": looks}
+    return {"checked": court.now.isoformat(), "calibration": come, "reliability": parts, "drift": looks}
 
 
 def _compare(

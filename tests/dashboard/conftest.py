@@ -247,12 +247,26 @@ CHECKPOINT = {
     "run": "llm-70b",
     "inputs": {"nodes": 2, "failures": 1, "node_days": 20.0, "save_s": 41.0, "restart_s": 900.0, "interval_s": 3600.0},
     "rate_is_measured": True,
+    "rate_low": 0.0013,
+    "rate_high": 0.28,
+    "curve": [{"interval_s": s, "goodput": 0.9, "low": 0.8, "high": 0.95} for s in (1_050.0, 8_400.0, 67_200.0)],
     "mttf_s": 864_000.0,
     "interval_s": 8_400.0,
     "interval_shortest_s": 3_000.0,
     "interval_longest_s": 50_000.0,
     "goodput_now": 0.94,
     "goodput_advised": 0.96,
+}
+MTBF = {
+    "runs": None,
+    "cluster": {
+        "node_days": 90.0,
+        "nodes": 3,
+        "components": [
+            {"component": name, "failures": 4, "mtbf_h": 180.0, "mtbf_low_h": 70.0, "mtbf_high_h": 660.0}
+            for name in ("all", "gpu")
+        ],
+    },
 }
 SPARES = {
     "run": None,
@@ -463,6 +477,7 @@ def api() -> Iterator[CannedApi]:
             "goodput/causes": CAUSES,
             "advice/checkpoint": CHECKPOINT,
             "advice/spares": SPARES,
+            "advice/mtbf": MTBF,
             "advice/gains": GAINS,
             "hints": listed(HINT),
             "stop": {"stop": "none", "sources": []},

@@ -14,7 +14,7 @@ READS = {
     "run": ("runs", "cluster", "runs/llm-70b/goodput", "runs/llm-70b/attempts", "what-if"),
     "goodput": (
         *("runs", "cluster", "runs/llm-70b/goodput", "advice/checkpoint", "advice/spares"),
-        *("advice/gains", "goodput/cluster", "goodput/causes"),
+        *("advice/mtbf", "advice/gains", "goodput/cluster", "goodput/causes"),
     ),
     "hints": (
         *("whoami", "cluster", "hints", "stop", "breaker", "policy", "budget", "incidents", "hints/outcomes", "audit"),
@@ -23,7 +23,7 @@ READS = {
 }
 # Of these a page says that they are not known, and shows the rest.
 ASIDE = ("goodput/cluster", "goodput/causes", "what-if", "nodes/gpu-017/timeline", "nodes/gpu-017/gpus")
-ADVICE = (*ASIDE, "advice/checkpoint", "advice/spares", "advice/gains")
+ADVICE = (*ASIDE, "advice/checkpoint", "advice/spares", "advice/mtbf", "advice/gains")
 # Without these a record says nothing: a server that sends null for them is not Foreshock's.
 KEYS = {
     "now",

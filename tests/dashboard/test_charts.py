@@ -1,9 +1,10 @@
 """The figures of a node: reasons, scores, telemetry with its gaps."""
 
 from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
 
 from dashboard.charts import charts
-from wire.nodes import OutageJson, ReasonJson, RollupJson
+from wire.nodes import NodeScoresJson, OutageJson, ReasonJson, RollupJson
 
 START = datetime(2025, 3, 28, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -86,3 +87,31 @@ def test_counts_and_shares_begin_at_zero() -> None:
     figure = charts.telemetry([RollupJson(time=START, gpus_seen=7, power_max_w=690.0)], [])
     assert figure is not None
     assert (figure.layout.yaxis.rangemode, figure.layout.yaxis2.rangemode) == ("tozero", None)
+
+
+def test_a_week_of_risk_is_one_small_line_with_its_range_in_words() -> None:
+    """Older scores, later ones and those that are not known are left out; from a single one nothing is drawn."""
+    now = datetime(2025, 3, 29, tzinfo=UTC)
+    told = [(8, 0.9), (7, 0.01), (3.5, None), (0, 0.02), (-1, 0.5)]
+    scores = [NodeScoresJson(time=now - timedelta(days=days), score_24h=score) for days, score in told]
+    drawn = charts.sparkline(scores, now)
+    assert drawn is not None
+    assert 'points="0.0,12.0 100.0,2.0"' in unquote(drawn)
+    assert 'alt="risk in 24 h over seven days: 1 % to 2 %"' in drawn
+    assert charts.sparkline(scores[:2], now) is None
+
+
+def test_what_was_said_stands_beside_what_came() -> None:
+    """In percent; what never came lies on the lower edge, with its interval above."""
+    parts = [charts.ReliabilityPart(0.001, 0.0, 0.0, 0.004, 900), charts.ReliabilityPart(0.2, 0.3, 0.1, 0.5, 10)]
+    figure = charts.reliability(parts)
+    assert figure is not None
+    line, dots = figure.data
+    least, most = line.x
+    assert list(dots.x) == [0.1, 20.0]
+    assert list(dots.y) == [least, 30.0]
+    assert dots.error_y.array[0] == 0.4 - least
+    assert list(dots.error_y.arrayminus) == [0.0, 20.0]
+    assert "said 20 %, came 30 % (10 to 50 %), 10 scores" in dots.text[1]
+    assert 0 < least < 0.1 < 50.0 < most <= 100.0
+    assert charts.reliability(parts[:1]) is None

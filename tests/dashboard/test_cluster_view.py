@@ -42,7 +42,10 @@ def site_of(connect: Any, answers: dict[str, Any]) -> Site:
     """A site whose answers may depend on what is asked: a value, or a function of the query."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        found = answers[urlsplit(str(request.url)).path.removeprefix("/api/v1/")]
+        path = urlsplit(str(request.url)).path.removeprefix("/api/v1/")
+        if path not in answers:
+            return httpx2.Response(404, json={"detail": f"no {path}"})
+        found = answers[path]
         return httpx2.Response(200, json=found(dict(request.url.params)) if callable(found) else found)
 
     return Site(connect("http://api", transport=httpx2.MockTransport(answer)))
@@ -244,6 +247,21 @@ def test_a_twelve_thousand_node_cluster_names_the_first_six_bad_ones(drawn: Open
     assert "and 3 more that are not well: see the map" in said
     assert [m.value for m in shown.metric][:3] == ["12,491", "0", "9"]
     assert said.count("likely to fail within a day") == 6
+
+
+def test_the_riskiest_that_are_well_follow_with_a_week_of_their_risk(drawn: Opened, api: Any) -> None:
+    """Three of them; where the past of one is not told its row has no line."""
+    well = [{"node": name, "state": "ok", "score_24h": 0.01 * place} for place, name in enumerate("abcde")]
+    listed(api, *well, {"node": "z", "state": "at_risk", "score_24h": 0.3})
+    told = [{"time": f"2025-03-2{day}T00:00:00Z", "score_24h": day / 100} for day in (4, 8)]
+    api.answers["nodes/e"] = well[-1] | {"scores": told}
+    shown = drawn("cluster")
+    said = seen(shown)
+    assert said.index("Look at these first") < said.index("Likely next")
+    (line,) = [one for one in shown.get("html") if "<img" in one.proto.body]
+    assert "risk in 24 h over seven days: 4 % to 8 %" in line.proto.body
+    listed(api, *well)
+    assert "Nothing needs you; likely next" in seen(shown.run())
 
 
 def test_states_of_a_newer_server_are_not_called_well(drawn: Opened, api: Any) -> None:

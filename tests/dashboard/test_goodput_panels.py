@@ -1,6 +1,6 @@
 """The whole cluster on the goodput page: the way down from what existed, and the losses by what caused them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dashboard.charts import cluster_charts
 from dashboard.panels.goodput import BY, headline
-from wire.goodput import ClusterGoodputJson, LossGroupJson, RangeJson
+from wire.goodput import CausesJson, ClusterGoodputJson, LossGroupJson, RangeJson
 
 from .conftest import CLUSTER
 
@@ -131,3 +131,24 @@ def test_losses_are_told_in_money_where_the_server_has_a_price(drawn: Opened, ap
     assert failing(shown) == []
     assert "300 GPU-hours (EUR 750.00)" in seen(shown)
     assert list(shown.dataframe[-1].value["Money"]) == ["EUR 80.00", "EUR 80.00"]
+
+
+def test_the_losses_of_each_day_are_stacked_by_cause() -> None:
+    """The costliest cause first, a day without it as nothing; hours of the runs where nobody knows the GPUs."""
+    days = [NOW - timedelta(days=1), NOW]
+
+    def lost(name: str, hours: float | None) -> LossGroupJson:
+        return LossGroupJson(name=name, unexplained=name == "?", lost_s=7_200.0, lost_gpu_hours=hours)
+
+    told = [CausesJson(items=(lost("fabric", 5.0), lost("?", 2.0))), CausesJson(items=(lost("?", 6.0),))]
+    figure = cluster_charts.by_cause_and_day(list(zip(days, told, strict=True)))
+    assert figure is not None
+    assert [(bar.name, list(bar.y)) for bar in figure.data] == [
+        ("unexplained", [2.0, 6.0]),
+        ("network links and switches", [5.0, 0.0]),
+    ]
+    assert figure.layout.yaxis.title.text == "GPU-hours"
+    figure = cluster_charts.by_cause_and_day([(NOW, CausesJson(items=(lost("fabric", None),)))])
+    assert figure is not None
+    assert (list(figure.data[0].y), figure.layout.yaxis.title.text) == ([2.0], "hours of the runs")
+    assert cluster_charts.by_cause_and_day([(NOW, CausesJson(items=()))]) is None

@@ -6,9 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from dashboard.charts import ledger_charts
-from dashboard.text.advice import checkpoint_lines, spares_lines
+from dashboard.charts.ledger_charts import saving_curve
+from dashboard.text import words
+from dashboard.text.advice import checkpoint_lines, mtbf_rows, spares_lines
 from dashboard.views.goodput import headline
-from wire.advice import CheckpointAdviceJson, CheckpointInputsJson, SparesAdviceJson, SparesInputsJson
+from wire.advice import (
+    CheckpointAdviceJson,
+    CheckpointInputsJson,
+    ComponentRateJson,
+    ComponentRatesJson,
+    CurvePointJson,
+    SparesAdviceJson,
+    SparesInputsJson,
+)
 from wire.goodput import InterruptionJson, LedgerJson
 
 NOW = datetime(2025, 3, 29, tzinfo=UTC)
@@ -108,6 +118,33 @@ def test_checkpoint_advice_begins_with_what_to_do_and_names_its_inputs() -> None
     assert "4 interruptions in 650 node-days, so on 60 nodes one every 2.7 d" in lines[2]
     assert lines[3] == "A save stops training for 41 s; coming back after a failure takes 25 min."
     assert "from 25 min to 1.1 h" in lines[4]
+
+
+def test_the_time_between_failures_has_its_interval() -> None:
+    """From the ends of the rate; without them nothing is said of it."""
+    lines = checkpoint_lines(replace(CHECKPOINT, rate_low=0.001, rate_high=0.02))
+    assert "one every 2.7 d (95 % certainty: 20 h to 16.7 d)." in lines[2]
+
+
+def test_the_curve_marks_the_advised_interval_and_that_of_now() -> None:
+    """In hours and percent, with the band of what the measured inputs allow."""
+    curve = tuple(CurvePointJson(interval_s=s, goodput=0.9, low=0.8, high=0.95) for s in (1800.0, 3600.0))
+    figure = saving_curve(replace(CHECKPOINT, curve=curve))
+    assert figure is not None
+    low, high, line, advised, now = figure.data
+    assert (list(low.y), list(high.y), list(line.x)) == ([80.0, 80.0], [95.0, 95.0], [0.5, 1.0])
+    assert (advised.name, list(advised.y)) == ("advised: every 34 min", [96.2])
+    assert (now.name, list(now.x), list(now.y)) == ("now: every 1.0 h", [1.0], [95.0])
+    assert saving_curve(CHECKPOINT) is None
+
+
+def test_a_component_that_never_failed_has_a_least_time() -> None:
+    """The sum is first; what is not known has a dash."""
+    some = ComponentRateJson(component="all", failures=2, mtbf_h=120.0, mtbf_low_h=48.0, mtbf_high_h=600.0)
+    none = ComponentRateJson(component="storage", failures=0, mtbf_low_h=48.0)
+    rows = mtbf_rows(ComponentRatesJson(node_days=100.0, nodes=10, components=(some, none)))
+    assert rows[0] == {"component": "all together", "failures": "2", "every": "5.0 d", "interval": "2.0 d to 25.0 d"}
+    assert (rows[1]["every"], rows[1]["interval"]) == (words.DASH, "more than 2.0 d")
 
 
 def test_checkpoint_advice_without_a_failure_says_that_it_borrows_a_rate() -> None:

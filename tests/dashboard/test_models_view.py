@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.views.models import headline, tried_rows, troubles
+from dashboard.charts.charts import ReliabilityPart
+from dashboard.views.models import headline, reliability_parts, tried_rows, troubles
 from wire.models import LastTrainingJson, ModelJson, ModelsJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
@@ -113,3 +114,15 @@ def test_a_control_node_says_so(drawn: Opened, api: Any) -> None:
     assert "control group" not in seen(drawn("node"))
     api.answers["nodes/gpu-017"] = api.answers["nodes/gpu-017"] | {"control": True}
     assert "In the control group" in seen(drawn("node"))
+
+
+def test_what_was_said_and_what_came_is_read_off_the_checks() -> None:
+    """Parts of any other shape are passed over; without an interval its ends are what came."""
+    parts = [
+        {"score": 0.01, "observed": 0.02, "interval": [0.0, 0.05], "rows": 900, "positives": 18},
+        {"score": 0.2, "observed": 0.3, "interval": None, "rows": 10},
+        *({"score": "x"}, {"score": 0.1, "observed": None}, 7, None),
+    ]
+    found = reliability_parts(model(reliability=parts))
+    assert found == [ReliabilityPart(0.01, 0.02, 0.0, 0.05, 900), ReliabilityPart(0.2, 0.3, 0.3, 0.3, 10)]
+    assert reliability_parts(model(reliability="strange")) == reliability_parts(model()) == []

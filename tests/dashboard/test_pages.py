@@ -147,7 +147,7 @@ def test_nodes_that_are_well_and_a_silent_one(app: AppTest, api: Any) -> None:
     assert "last heard of 1.0 h ago" in seen(app.run())
     api.answers["nodes"] = {"items": [well]}
     said = seen(app.run())
-    assert "Nothing needs you; the riskiest are" in said
+    assert "Nothing needs you; likely next" in said
     assert "nothing known against it" in said
     assert "No fault is known" in said
 
@@ -244,10 +244,11 @@ def test_the_goodput_page_gives_the_ledger_the_stops_and_the_advice(opened: Any)
     assert "llm-70b did useful training in 93.1 % of 28 h; target 95 %" in said
     assert "**Save every 2.3 h; now it is every 1.0 h.**" in said
     assert "**Keep 1 node spare: enough 99 % of the time.**" in said
-    assert len(drawn.get("plotly_chart")) == 6
+    assert len(drawn.get("plotly_chart")) == 8
     assert list(drawn.dataframe[1].value["Culprit"]) == ["gpu-017 · GPU 3 (0000:0f:00.0)"]
     assert "What each change would gain" in said
-    assert list(drawn.dataframe[2].value["Points of goodput"]) == ["+1.20", "+0.40"]
+    assert list(drawn.dataframe[2].value["95 % interval"]) == ["2.9 d to 27.5 d"] * 2
+    assert list(drawn.dataframe[3].value["Points of goodput"]) == ["+1.20", "+0.40"]
 
 
 def test_advice_that_cannot_be_given_says_why_and_leaves_the_rest(opened: Any, api: Any) -> None:
@@ -264,7 +265,7 @@ def test_a_run_that_lost_nothing_has_no_empty_charts(opened: Any, api: Any) -> N
     ledger = api.answers["runs/llm-70b/goodput"]
     api.answers["runs/llm-70b/goodput"] = ledger | {"buckets": {"productive": 100_000.0}, "interruptions": []}
     drawn = opened("goodput")
-    assert len(drawn.get("plotly_chart")) == 1 + 3  # those of the cluster
+    assert len(drawn.get("plotly_chart")) == 1 + 1 + 4  # that of saves, those of the cluster
     assert "Nothing was lost." in seen(drawn)
     assert "never interrupted" in seen(drawn)
     api.answers["runs/llm-70b/goodput"] = ledger | {"wall_s": 0.0, "goodput": None, "buckets": {}}

@@ -94,6 +94,9 @@ def test_a_challenger_that_is_surely_better_becomes_the_champion(court: sa.Engin
     assert (trial["days"], trial["against"], trial["better_in"]) == (27.5, "old", 1.0)
     assert trial["challenger"] > 2 * trial["champion"]
     assert checks(court, "new")["calibration"]["state"] == "ok"
+    parts = checks(court, "new")["reliability"]
+    assert [part["score"] for part in parts] == sorted(part["score"] for part in parts)
+    assert parts[-1]["interval"][0] <= parts[-1]["observed"] <= parts[-1]["interval"][1]
     with court.connect() as connection:
         newest, retired = audit_page(connection, 2, None, None)
     assert (newest["action"], newest["actor"], newest["subject"]) == ("champion", "trial", "new")

@@ -1,6 +1,6 @@
-"""The README's picture: the Cluster page of the demo, some hours into its replay, when its real node is faulty.
+"""Pictures of the demo's pages, some hours into its replay, when its real node is faulty.
 
-    PYTHONPATH=tests python tests/real/screenshot.py docs/cluster.png --hours 12
+    PYTHONPATH=tests python tests/real/screenshot.py docs --hours 12     # docs/cluster.png, docs/pages/verdicts.png ...
 
 The same seed shows the same cluster, on the dates of the day on which it is run.
 """
@@ -18,6 +18,9 @@ from pathlib import Path
 import httpx2
 from real.chromium import Page, opened
 from real.patience import patience
+from real.visitor import Visitor
+
+from dashboard.app import FIRST, PAGES
 
 SPEED = 600
 # The map's own frame tells how many nodes it has painted.
@@ -56,8 +59,9 @@ def wait_for_map(page: Page) -> None:
         time.sleep(0.2)
 
 
-def take(path: Path, hours: float, size: tuple[int, int]) -> None:
-    """Run the demo, wait, take the picture, stop the demo."""
+def take(folder: Path, hours: float, size: tuple[int, int]) -> None:
+    """Run the demo, wait, take the pictures, stop the demo."""
+    (folder / "pages").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "out"
         ports = ["--port", "0", "--dashboard-port", "0"]
@@ -73,7 +77,11 @@ def take(path: Path, hours: float, size: tuple[int, int]) -> None:
             with opened(page, *size) as shown:
                 shown.wait_for(["served by"], 300.0)
                 wait_for_map(shown)
-                shown.screenshot(path)
+                shown.screenshot(folder / "cluster.png")
+                for name in PAGES.keys() - {FIRST}:
+                    shown.call("Page.navigate", url=f"{page}/{name}")
+                    Visitor(shown).sees("served by")
+                    shown.screenshot(folder / "pages" / f"{name}.png")
         finally:
             demo.send_signal(signal.SIGTERM)
             demo.wait(patience(30))
@@ -81,7 +89,7 @@ def take(path: Path, hours: float, size: tuple[int, int]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--hours", type=float, default=12.0)
     asked = parser.parse_args()
-    take(asked.path, asked.hours, (1440, 1240))
+    take(asked.folder, asked.hours, (1440, 1240))

@@ -80,6 +80,15 @@ def standing(engine: sa.Engine) -> list[Verdict]:
         return [one for one in open_verdicts(connection) if one.cause_class != "unknown"]
 
 
+def test_a_verdict_says_what_a_code_means_and_its_evidence_quotes_the_line(cluster: sa.Engine, watch: Watch) -> None:
+    """People read the meaning first."""
+    take(cluster, xid("gpu-000"))
+    VerdictEngine(cluster, watch).turn()
+    (one,) = standing(cluster)
+    assert one.reason == "gpu gpu-000/0000:0f:00.0: Xid 79, driver can no longer reach the GPU over PCIe"
+    assert any("GPU has fallen off the bus." in evidence.text for evidence in one.evidence_for)
+
+
 @pytest.mark.parametrize("words", ["NVRM", "oom", ""])
 def test_real_faults_of_programs_accuse_no_machine(cluster: sa.Engine, watch: Watch, words: str) -> None:
     """An H100's kernel log: programs that fault, one killed at its memory limit; on nodes with a job and without."""

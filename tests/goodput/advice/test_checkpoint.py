@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from goodput.advice.checkpoint import FIELD_RATE_PER_NODE_DAY, CheckpointInputs, advise
+from goodput.advice.checkpoint import CURVE_POINTS, FIELD_RATE_PER_NODE_DAY, CheckpointInputs, advise
 from goodput.formulas.checkpoint_interval import Predictor, daly_s, expected_goodput, optimum_s, young_s
 
 
@@ -43,6 +43,17 @@ def test_the_sample_decides_how_wide_the_advice_is() -> None:
         assert advice.interval_shortest_s < advice.interval_s < advice.interval_longest_s
         assert advice.rate_low < advice.rate_per_node_day < advice.rate_high
     assert few.interval_longest_s - few.interval_shortest_s > 3 * (many.interval_longest_s - many.interval_shortest_s)
+
+
+def test_the_curve_is_highest_at_the_advised_interval() -> None:
+    """It reaches past the present interval, however far that is; the band holds the line."""
+    advice = advise(replace(inputs(), interval_s=200_000.0))
+    best = max(advice.curve, key=lambda point: point.goodput)
+    assert best.interval_s == pytest.approx(advice.interval_s)
+    assert best.goodput == pytest.approx(advice.goodput_advised)
+    assert advice.curve[-1].interval_s > 200_000.0
+    assert all(point.low <= point.goodput <= point.high for point in advice.curve)
+    assert len(advice.curve) == CURVE_POINTS
 
 
 def test_without_a_failure_a_published_rate_is_used_and_said_so() -> None:
