@@ -151,21 +151,7 @@ def saving_curve(advice: CheckpointAdviceJson) -> go.Figure | None:
             showlegend=False,
         )
     )
-    marks = [("advised", advice.interval_s, advice.goodput_advised, "#3a9d74", "circle")]
-    if advice.inputs.interval_s:
-        marks.append(("now", advice.inputs.interval_s, advice.goodput_now, "#d6403b", "diamond"))
-    for name, interval_s, goodput, colour, symbol in marks:
-        if goodput is not None:
-            figure.add_trace(
-                go.Scatter(
-                    x=[interval_s / 3600],
-                    y=[goodput * 100],
-                    mode="markers",
-                    name=f"{name}: every {words.duration(interval_s)}",
-                    marker={"color": colour, "size": 11, "symbol": symbol},
-                    hovertemplate=f"{name}, every {words.duration(interval_s)}: {words.share(goodput)}<extra></extra>",
-                )
-            )
+    figure.add_traces(_marks(advice))
     ticks = [s for s in _TICKS_S if curve[0].interval_s <= s <= curve[-1].interval_s]
     figure.update_xaxes(
         type="log",
@@ -177,6 +163,25 @@ def saving_curve(advice: CheckpointAdviceJson) -> go.Figure | None:
     figure.update_yaxes(title="goodput", ticksuffix=" %", fixedrange=True)
     figure.update_layout(height=260, margin={"l": 0, "r": 0, "t": 10, "b": 0}, legend={"orientation": "h", "y": 1.15})
     return figure
+
+
+def _marks(advice: CheckpointAdviceJson) -> list[go.Scatter]:
+    """The advised interval, and that of now, where their goodput is known."""
+    marks = [("advised", advice.interval_s, advice.goodput_advised, "#3a9d74", "circle")]
+    if advice.inputs.interval_s:
+        marks.append(("now", advice.inputs.interval_s, advice.goodput_now, "#d6403b", "diamond"))
+    return [
+        go.Scatter(
+            x=[interval_s / 3600],
+            y=[goodput * 100],
+            mode="markers",
+            name=f"{name}: every {words.duration(interval_s)}",
+            marker={"color": colour, "size": 11, "symbol": symbol},
+            hovertemplate=f"{name}, every {words.duration(interval_s)}: {words.share(goodput)}<extra></extra>",
+        )
+        for name, interval_s, goodput, colour, symbol in marks
+        if goodput is not None
+    ]
 
 
 def _bars(names: list[str], values: list[float], colours: list[str], unit: str) -> go.Figure:
