@@ -1,5 +1,6 @@
 """Two real lldpd over a pair of virtual interfaces: a leaf's port and a node's; the cable that a server then knows."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -32,8 +33,10 @@ def neighbour() -> Iterator[list[str]]:
                 pytest.skip("this machine lets nobody make a network namespace")
             stack.callback(_run, ip, "netns", "del", space)
         _run(ip, "-n", LEAF, "link", "add", "swp12", "type", "veth", "peer", "name", "eth2", "netns", NODE)
-        for space, interface in ((LEAF, "swp12"), (NODE, "eth2")):
+        ends = ((LEAF, "swp12"), (NODE, "eth2"))
+        for space, interface in ends:  # both before either lldpd looks: it may miss that a cable came up meanwhile
             _run(ip, "-n", space, "link", "set", interface, "up")
+        for space, interface in ends:
             command = bound([ip, "netns", "exec", space, lldpd, "-d", "-u", sockets[space], "-I", interface])
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             stack.callback(Path(sockets[space]).unlink, missing_ok=True)
@@ -42,7 +45,14 @@ def neighbour() -> Iterator[list[str]]:
         _run(client, "-u", sockets[LEAF], "configure", "system", "hostname", "leaf04")
         _run(client, "-u", sockets[LEAF], "configure", "lldp", "tx-interval", "1")
         asking = [client, "-u", sockets[NODE], "show", "neighbors", "-f"]
-        wait_for("the leaf is heard of by name", lambda: "leaf04" in _run(*asking, "json"))
+
+        def is_heard() -> bool:
+            # An lldpd waits until its own lldpcli has read the configuration, and looks at its interfaces now and then.
+            for socket, command in itertools.product(sockets.values(), ("resume", "update")):
+                _run(client, "-u", socket, command)
+            return "leaf04" in _run(*asking, "json")
+
+        wait_for("the leaf is heard of by name", is_heard)
         yield asking
 
 
