@@ -120,7 +120,8 @@ def reliability(parts: Sequence[ReliabilityPart]) -> go.Figure | None:
     if len(parts) < 2:
         return None
     told = [100 * value for part in parts for value in (part.score, part.observed, part.high) if value > 0]
-    least, most = max(min(told, default=0.01) / 2, 1e-3), min(2 * max(told, default=50.0), 100.0)
+    least = max(min(told, default=0.01) / 2, 1e-3)
+    most = min(max(2 * max(told, default=50.0), 10 * least), 100.0)
     came = [max(100 * part.observed, least) for part in parts]
     figure = go.Figure(
         go.Scatter(

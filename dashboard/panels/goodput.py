@@ -1,6 +1,7 @@
 """The whole cluster on the goodput page: what became of the last days' GPU-hours, and what took them."""
 
 from dataclasses import replace
+from datetime import datetime
 
 import streamlit as st
 
@@ -14,6 +15,7 @@ from wire.goodput import CausesJson, ClusterGoodputJson
 from wire.money.price import GpuHourPrice, aside, shown
 
 DAYS = 7
+SELDOM_S = 60.0  # what becomes of whole days is asked for so often
 # The groupings of losses, in the words of the page.
 BY = {
     "cause": "Cause",
@@ -95,11 +97,13 @@ def _levels(answer: ClusterGoodputJson, price: GpuHourPrice | None) -> None:
 def _days(site: Site, answer: ClusterGoodputJson) -> None:
     """What the stops of each of the days cost, by cause."""
     st.subheader("Losses by day and cause", anchor=False, help="a stop counts to the day on which it came")
-    days = [(day.since, day.until) for day in answer.days[-DAYS:]]
+    days = tuple((day.since, day.until) for day in answer.days[-DAYS:])
+
+    def read() -> list[tuple[datetime, CausesJson]]:
+        return [(since, site.client.causes("cause", since, until)) for since, until in days]
+
     try:
-        figure = cluster_charts.by_cause_and_day(
-            [(since, site.client.causes("cause", since, until)) for since, until in days]
-        )
+        figure = cluster_charts.by_cause_and_day(page.kept("losses_of_days", days, SELDOM_S, read))
     except ApiProblem as trouble:
         st.caption(f"Not known. {words.plain(str(trouble))}")
         return

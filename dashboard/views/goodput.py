@@ -10,7 +10,7 @@ from dashboard.charts.charts import CONFIG
 from dashboard.client import ApiProblem
 from dashboard.panels import frames, stops
 from dashboard.panels import page as panels
-from dashboard.panels.goodput import cluster_section
+from dashboard.panels.goodput import SELDOM_S, cluster_section
 from dashboard.panels.page import Site
 from dashboard.text import words
 from dashboard.text.advice import checkpoint_lines, gain_rows, mtbf_rows, spares_lines
@@ -73,7 +73,7 @@ def _saving(site: Site, run: str) -> None:
 
 def _spares(site: Site) -> None:
     st.markdown("\n\n".join(spares_lines(site.client.spares_advice())))
-    told = site.client.mtbf()
+    told = panels.kept("mtbf", site.client.server, SELDOM_S, site.client.mtbf)
     for rates, of in ((told.cluster, "outages of nodes"), (told.runs, "stops of runs")):
         if rates is not None and rates.components:
             st.markdown(

@@ -23,7 +23,8 @@ from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind, in_order
 from store.records.event import SEVERITIES, Device, Event, Severity
-from store.records.fault_catalog import code_in_words
+from store.records.fault_catalog import code_description
+from wire.words.values import coded
 
 # Event ids and names of others that a symptom keeps.
 _MOST_EVENTS = 5
@@ -251,6 +252,7 @@ class SymptomFold:
         # A link that fails again after it came up fails anew.
         first = next((moment for moment in tally.moments if moment > before[-1]), tally.last) if before else tally.first
         head = tally.events[0][2]
+        said = code_description(head.kind, head.code)
         return Symptom(
             kind=kind,
             place=place,
@@ -265,7 +267,7 @@ class SymptomFold:
             cured=cured,
             points_at=tuple(sorted(tally.points_at)),
             text=head.message[:200],
-            meaning=code_in_words(head.kind, head.code),
+            meaning="" if said is None else coded(head.kind, head.code, said),
             device=self._device(place, head.device, tally.last),
             relapses=len(before),
             ever=tally.first,

@@ -29,9 +29,6 @@ _THEN: Mapping[Action, str] = {"contact_support": "contact support"}
 
 # Kinds whose code says what they mean, by the table that knows it.
 _CODED = {"xid": "xid", "quoted_xid": "xid", "sxid": "sxid", "sxid_detail": "sxid", "fabricmanager_nvswitch": "sxid"}
-
-
-_SHORT = {"xid": "Xid", "sxid": "SXid"}
 # What these mean is in the line: the recovery action, the subcode of an NVLink 5 unit.
 _SAID_BY_LINE = {("xid", code) for code in (*range(144, 151), 154)}
 
@@ -182,16 +179,12 @@ def kind_description(kind: str, code: int | None, severity: Severity, cause: Cau
     return best.description
 
 
-def code_in_words(kind: str, code: int | None) -> str:
-    """`Xid 94, memory error contained to the affected process`; empty where the line says more or no table does."""
-    if kind not in _SHORT or code is None or (kind, code) in _SAID_BY_LINE:
-        return ""
+def code_description(kind: str, code: int | None) -> str | None:
+    """What an Xid or SXid means; None where its line says more, or no table knows it."""
+    if kind not in ("xid", "sxid") or code is None or (kind, code) in _SAID_BY_LINE:
+        return None
     fault = _faults(_CODED[kind]).get(code)
-    if fault is None:
-        return ""
-    said = fault.description
-    begins = said if said[1:2].isupper() else said[:1].lower() + said[1:]
-    return f"{_SHORT[kind]} {code}, {begins}"
+    return None if fault is None else fault.description
 
 
 def with_kind_meaning(event: Event, variant: str = "") -> Event:

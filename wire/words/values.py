@@ -193,11 +193,16 @@ def name_of(event: EventJson) -> str | None:
 
 def what(fault: EventJson | IncidentJson) -> str:
     """A fault in words: "Xid 79, driver can no longer reach the GPU over PCIe", "an InfiniBand port is down"."""
-    meaning = _lowered(fault.meaning or "")
-    if fault.kind in ("xid", "sxid") and fault.code is not None:
-        name = f"{'SXid' if fault.kind == 'sxid' else 'Xid'} {fault.code}"
+    return coded(fault.kind, fault.code, fault.meaning or "")
+
+
+def coded(kind: str, code: int | None, description: str) -> str:
+    """What a kind and code mean, in words: as `what` says it of a fault."""
+    meaning = _lowered(description)
+    if kind in ("xid", "sxid") and code is not None:
+        name = f"{'SXid' if kind == 'sxid' else 'Xid'} {code}"
         return f"{name}, {meaning}" if meaning else name
-    return meaning or fault.kind.replace("_", " ")
+    return meaning or kind.replace("_", " ")
 
 
 def _lowered(sentence: str) -> str:
