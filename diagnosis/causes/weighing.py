@@ -212,6 +212,8 @@ def _window(hits: Sequence[Hit]) -> list[Hit]:
 
 def _apart(hits: Sequence[Hit]) -> list[list[Hit]]:
     """Links that were up again before others went down were of something else: those of each time, and the rest."""
+    if len(hits) == 1:
+        return [list(hits)]
     rest = [hit for hit in hits if hit.effect.kind not in _OF_LINKS]
     links = sorted((hit for hit in hits if hit.effect.kind in _OF_LINKS), key=lambda hit: hit.effect.first)
     groups: list[list[Hit]] = []

@@ -72,7 +72,7 @@ class _Reading:
 
     def _steady_lag(self) -> float:
         """The lag of events that came at different times, all with the same; else none."""
-        if len(self.lags) < _LEAST_LAGS:
+        if len(self.lags) < _LEAST_LAGS or self.lags[-1][1] <= 2 * _USUAL_S:
             return 0.0
         late = [lag for _, lag in self.lags]
         span = max(when for when, _ in self.lags) - min(when for when, _ in self.lags)

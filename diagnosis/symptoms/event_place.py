@@ -1,11 +1,11 @@
 """Where an event was seen: its device as a place of the graph, and the others that its line names."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.lost_ways import port_at, way_of
-from store.records.event import Event
+from store.records.event import NAMING, Event
 from store.records.event_sources import FLEET_SOURCES, WORK
 from store.records.verdict import CauseClass
 
@@ -28,6 +28,27 @@ _MOST_NAMES = 4
 SUBNET = Place("unknown", "opensm subnet_up")
 # A GUID that two devices bear, and a request that no device answered.
 _TWICE, _UNANSWERED = "0D01", "smp_timeout"
+# The attributes that a place may follow from, and places that are remembered.
+_PLACING = ("run", "hca", "switch", "error", "via", "end_1", "end_2", "manager", "path", *NAMING)
+_MOST_PLACES = 16_384
+
+
+class EventPlaces:
+    """The places of events in one graph. A storm says the same of a place a thousand times: it is found out once."""
+
+    def __init__(self, graph: DeviceGraph) -> None:
+        self.graph = graph
+        self._known: dict[Hashable, Place] = {}
+
+    def of(self, event: Event) -> Place:
+        """The same as `place_of_event`."""
+        said = (event.source, event.kind, event.node, event.device, *map(event.attributes.get, _PLACING))
+        place = self._known.get(said)
+        if place is None:
+            if len(self._known) >= _MOST_PLACES:
+                self._known.clear()
+            place = self._known[said] = place_of_event(event, self.graph)
+        return place
 
 
 def place_of_event(event: Event, graph: DeviceGraph) -> Place:

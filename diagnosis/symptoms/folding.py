@@ -17,7 +17,7 @@ from diagnosis.graph.place import Place
 from diagnosis.hangs.placement import RankPlacements
 from diagnosis.hangs.stuck_ranks import StuckRanks
 from diagnosis.symptoms.clocks import USUAL_UNCERTAINTY_S, NodeClocks
-from diagnosis.symptoms.event_place import SUBNET, names_of_others, place_of_event
+from diagnosis.symptoms.event_place import SUBNET, EventPlaces, names_of_others
 from diagnosis.symptoms.gpu_names import NodeGpus, is_by_pci
 from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
@@ -57,8 +57,11 @@ class _Tally:
 
     def add(self, event: Event, time: datetime) -> None:
         self.count += lines_of(event)
-        self.first, self.last = min(self.first, time), max(self.last, time)
-        if _BADNESS[event.severity] > _BADNESS[self.severity]:
+        if time > self.last:
+            self.last = time
+        elif time < self.first:
+            self.first = time
+        if event.severity != self.severity and _BADNESS[event.severity] > _BADNESS[self.severity]:
             self.severity = event.severity
         keep_newest(self.moments, time)
         entry = (time, event.id or "", event)
@@ -97,6 +100,7 @@ class SymptomFold:
         self._stale: set[SymptomKey] = set()
         self._at: dict[tuple[SymptomKind, Place], set[SymptomKey]] = {}  # whose cures these are
         self._cures: dict[tuple[SymptomKind, Place], list[datetime]] = {}
+        self._places = EventPlaces(graph)
         self._notices = SwitchNotices(graph)
         self._ranks = StuckRanks()
         self._gpus = NodeGpus()
@@ -131,7 +135,9 @@ class SymptomFold:
         if meaning.symptom is None and not meaning.cures:
             return False
         event = self._placed(event, meaning)
-        place = place_of_event(event, self.graph)
+        if self._places.graph is not self.graph:
+            self._places = EventPlaces(self.graph)
+        place = self._places.of(event)
         if place.kind == "gpu" and not self.graph.knows(place):
             place = self._gpus.of(place, time)
         if meaning.symptom == "link_down" or "link_down" in meaning.cures:
@@ -297,4 +303,5 @@ def _healed_by(key: SymptomKey) -> Iterable[tuple[SymptomKind, Place]]:
 def keep_newest(moments: list[datetime], time: datetime) -> None:
     """Put a moment among the newest ones, in order."""
     insort(moments, time)
-    del moments[:-_MOST_MOMENTS]
+    if len(moments) > _MOST_MOMENTS:
+        del moments[0]

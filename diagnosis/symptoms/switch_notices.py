@@ -133,6 +133,7 @@ class _Trunks:
     def __init__(self, graph: DeviceGraph) -> None:
         self.graph = graph
         self._known: dict[Place, dict[Place, list[Place]]] = {}
+        self._ends: dict[Place, frozenset[Place]] = {}
 
     def of(self, switch: Place) -> dict[Place, list[Place]]:
         """The neighbours of a switch, each with the places of the cables to it."""
@@ -150,12 +151,15 @@ class _Trunks:
         """The switch that a port is of."""
         return next((parent for parent in self.graph.parents(end) if parent.kind == "switch"), None)
 
-    def ends(self, link: Place) -> set[Place]:
+    def ends(self, link: Place) -> frozenset[Place]:
         """The switches at both ends of a link."""
-        near = link if link.kind == "port" else self.graph.far_end(link)
-        far = None if near is None else self.graph.far_end(near)
-        found = (self.switch_of(end) for end in (near, far) if end is not None and end.kind == "port")
-        return {switch for switch in found if switch is not None}
+        known = self._ends.get(link)
+        if known is None:
+            near = link if link.kind == "port" else self.graph.far_end(link)
+            far = None if near is None else self.graph.far_end(near)
+            found = (self.switch_of(end) for end in (near, far) if end is not None and end.kind == "port")
+            known = self._ends[link] = frozenset(switch for switch in found if switch is not None)
+        return known
 
 
 class SwitchNotices:
