@@ -3,10 +3,10 @@
     events = recurring(connection, now)
 
 One result that its repetition did not give may be the program's (a step that is not the same twice), and one NaN mostly
-is. A device that two occasions name is a suspect of its own. A report counts 1, a NaN a quarter, an error that stays 2;
-each halves in 14 days: Google tells of one such event every one to two weeks on a whole cluster (FIELD E), so two on
-one device within weeks are no chance. A user can write a training log, of his own job's nodes: it makes a warning, and
-no hold.
+is. A device that two occasions name is a suspect of its own. A report counts 1, a NaN a quarter, an error that stays 2,
+a test of the vendor's that computes or copies and then compares 1; each halves in 14 days: Google tells of one such
+event every one to two weeks on a whole cluster (FIELD E), so two on one device within weeks are no chance. A user can
+write a training log, of his own job's nodes: it makes a warning, and no hold.
 """
 
 import hashlib
@@ -26,6 +26,7 @@ from store.runs.jobs import read_jobs
 from store.tables import schema
 
 KIND = "numbers_wrong"
+_ERROR, _TEST = "training_error", "health_check_failed"
 _SOURCE = "corruption"
 HALF_LIFE = timedelta(days=14)
 LOOK_BACK = timedelta(days=56)
@@ -39,6 +40,18 @@ _WEIGHTS = {
     "persistent_error": 2.0,
     "nan_found": _NAN_WEIGHT,
 }
+# Tests of NVIDIA's `dcgmi diag` that found other numbers than they had written or computed (DCGM's dcgm_errors.h).
+_TESTS = frozenset(
+    {
+        "DCGM_FR_FAULTY_MEMORY",
+        "DCGM_FR_MEMORY_MISMATCH",
+        "DCGM_FR_L1TAG_MISCOMPARE",
+        "DCGM_FR_NAN_VALUE",
+        "DCGM_FR_BROKEN_P2P_MEMORY_DEVICE",
+        "DCGM_FR_BROKEN_P2P_WRITER_DEVICE",
+    }
+)
+_TEST_WEIGHT = 1.0
 # What many ranks report within so long is one occasion.
 _ONE_OCCASION = timedelta(minutes=10)
 # Reports that are read at once, the newest.
@@ -93,20 +106,21 @@ class WrongNumbers:
 def recurring(connection: sa.Connection, now: datetime) -> list[Event]:
     """The GPUs that are named often enough as of a moment, as events: the same until there is a further occasion."""
     since = now - LOOK_BACK
-    error = _EVENTS.c.attributes["error"].as_string()
-    query = (
-        sa.select(_EVENTS)
-        .where(_EVENTS.c.kind == "training_error", _EVENTS.c.time >= since, _EVENTS.c.time <= now)
-        .where(error.in_(sorted(_WEIGHTS)))
-        .order_by(_EVENTS.c.time.desc())
-        .limit(_MOST)
-    )
+    query = sa.select(_EVENTS).where(_is_report(), _EVENTS.c.time >= since, _EVENTS.c.time <= now)
+    query = query.order_by(_EVENTS.c.time.desc()).limit(_MOST)
     reports = [event_of(row) for row in connection.execute(query)][::-1]
     if not reports:
         return []
     jobs = read_jobs(connection, window=(since, now))
     found = wrong_numbers(reports, jobs)
     return [one.event(now) for one in found if one.weight(now) >= ENOUGH]
+
+
+def _is_report() -> sa.ColumnElement[bool]:
+    """Whether an event tells of wrong numbers."""
+    told = ((_ERROR, "error", sorted(_WEIGHTS)), (_TEST, "check", sorted(_TESTS)))
+    of = _EVENTS.c
+    return sa.or_(*(sa.and_(of.kind == kind, of.attributes[key].as_string().in_(names)) for kind, key, names in told))
 
 
 def wrong_numbers(reports: Sequence[Event], jobs: Sequence[Job]) -> list[WrongNumbers]:
@@ -117,7 +131,8 @@ def wrong_numbers(reports: Sequence[Event], jobs: Sequence[Job]) -> list[WrongNu
         for node, device in _accused(event, placements):
             one = found.setdefault((node, device.key()), WrongNumbers(node, device))
             if event.time is not None:
-                one.add(event.time, _WEIGHTS[str(event.attributes.get("error"))], event.run())
+                weight = _TEST_WEIGHT if event.kind == _TEST else _WEIGHTS[str(event.attributes.get("error"))]
+                one.add(event.time, weight, event.run())
     return [one for one in found.values() if one.occasions]
 
 
@@ -131,6 +146,10 @@ def _running(jobs: Sequence[Job], event: Event) -> list[Job]:
 
 
 def _accused(event: Event, placements: RankPlacements) -> Iterator[tuple[str, Device]]:
+    if event.kind == _TEST:
+        if event.node is not None and event.device.type == "gpu" and not event.device.is_bare():
+            yield event.node, event.device
+        return
     rank, local = event.attributes.get("rank"), event.attributes.get("device")
     if event.node is not None and isinstance(local, int):
         yield event.node, Device(type="gpu", index=local)
@@ -149,9 +168,7 @@ def note_recurring(engine: sa.Engine, now: datetime) -> int:
 
 def note_last_recurring(engine: sa.Engine) -> int:
     """The same at the end of an archive that tells of wrong numbers; returns how much was found."""
-    error = _EVENTS.c.attributes["error"].as_string()
-    query = sa.select(sa.func.max(_EVENTS.c.time, type_=schema.UtcTime()))
-    query = query.where(_EVENTS.c.kind == "training_error", error.in_(sorted(_WEIGHTS)))
+    query = sa.select(sa.func.max(_EVENTS.c.time, type_=schema.UtcTime())).where(_is_report())
     with engine.connect() as connection:
         last = connection.scalar(query)
     return 0 if last is None else note_recurring(engine, last)

@@ -97,6 +97,23 @@ def test_a_nan_alone_is_the_programs(tmp_path: Path) -> None:
         assert recurring(connection, NOON) == []
 
 
+def test_results_of_the_vendors_tests_count_with_the_programs_words(tmp_path: Path) -> None:
+    """One report of a replay and one failed test of the same GPU are two; a test that is only slow is none."""
+    results = Path("fixtures/dcgmi/v4.json").read_text()
+    parser = PARSERS["dcgmi"].make(Context(node="gpu-002"))
+    tested = list(parse(parser, results.replace('"entity_id": 1', '"entity_id": 3').splitlines(), lambda *_: None))
+    assert sum(event.kind == "health_check_failed" for event in tested) == 2
+    dated = [with_id(replace(event, time=NOON - timedelta(hours=2)), "diag") for event in tested]
+    engine = store(tmp_path, *dated)
+    with engine.connect() as connection:
+        assert recurring(connection, NOON) == []
+    with engine.begin() as connection:
+        append_events(connection, [report(NOON - timedelta(hours=9))], NOON)
+    with engine.connect() as connection:
+        (found,) = recurring(connection, NOON)
+    assert (found.node, found.device.index, found.attributes["count"]) == ("gpu-002", 3, 2)
+
+
 def test_the_verdict_of_a_recurrence_names_the_gpu(tmp_path: Path) -> None:
     """As diagnose would tell it, from the store."""
     engine = store(tmp_path, report(NOON - timedelta(hours=9)), report(NOON - timedelta(hours=1)))
