@@ -35,6 +35,7 @@ class RdmaTree:
         (self.root / device).symlink_to(real)
         (real / "device").symlink_to(home)
         (real / "node_guid").write_text(f"b83f:d203:0020:{int(device.rpartition('_')[2]):04x}\n")
+        (real / "fw_ver").write_text("28.39.1002\n")
         for port in range(1, ports + 1):
             (real / "ports" / str(port) / "counters").mkdir(parents=True)
             (real / "ports" / str(port) / "hw_counters").mkdir()

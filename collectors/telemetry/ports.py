@@ -66,6 +66,7 @@ _GUID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}", re.ASCII)
 _GID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}", re.ASCII)
 _HEX = re.compile(r"0x[0-9a-f]{1,8}", re.ASCII)
 _NETDEV = re.compile(r"[\w.:@-]{1,15}", re.ASCII)
+_FIRMWARE = re.compile(r"\d[\w.+-]{0,63}", re.ASCII)
 _MOST_DIGITS = 20
 
 
@@ -77,6 +78,7 @@ class Port:
     number: int
     pci: str | None = None
     guid: str | None = None  # of the adapter
+    firmware: str | None = None  # of the adapter: 28.39.1002
     state: str | None = None  # ACTIVE
     state_id: int | None = None  # 1 down, 2 init, 3 armed, 4 active, 5 waits for its link to recover
     physical: str | None = None  # LinkUp
@@ -95,10 +97,10 @@ def read_ports(root: Path) -> list[Port]:
     """Every port under a folder; none where it is not there."""
     ports: list[Port] = []
     for device in _entries(root):
-        pci, guid = _pci(device), _guid(device)
+        adapter = _pci(device), _guid(device), _firmware(device)
         for port in _entries(device / "ports"):
             if port.name.isdecimal() and len(ports) < MOST_PORTS:
-                ports.append(_port(device.name, str(port), pci, guid))
+                ports.append(_port(device.name, str(port), adapter))
     return ports
 
 
@@ -109,7 +111,8 @@ def read_counters(root: Path, names: Collection[str]) -> list[tuple[str, dict[st
     return [(f"{port.parts[-3]}/{port.name}", _counters(str(port), files)) for port in ports[:MOST_PORTS]]
 
 
-def _port(device: str, port: str, pci: str | None, guid: str | None) -> Port:
+def _port(device: str, port: str, adapter: tuple[str | None, str | None, str | None]) -> Port:
+    pci, guid, firmware = adapter
     state, physical = _STATE.match(_text(f"{port}/state")), _STATE.match(_text(f"{port}/phys_state"))
     rate = _RATE.match(_text(f"{port}/rate"))
     return Port(
@@ -117,6 +120,7 @@ def _port(device: str, port: str, pci: str | None, guid: str | None) -> Port:
         number=int(port.rpartition("/")[2]),
         pci=pci,
         guid=guid,
+        firmware=firmware,
         state=state["word"] if state else None,
         state_id=int(state["id"]) if state else None,
         physical=physical["word"] if physical else None,
@@ -207,6 +211,11 @@ def _guid(device: Path) -> str | None:
     return f"0x{text.replace(':', '')}" if _GUID.fullmatch(text) and text.strip("0:") else None
 
 
+def _firmware(device: Path) -> str | None:
+    text = _text(f"{device}/fw_ver")
+    return text if _FIRMWARE.fullmatch(text) and text.strip("0.") else None
+
+
 _ACTIVE = 4
 _DISABLED = 3
 _LINK_UP = 5
@@ -248,13 +257,20 @@ class LinkWatch:
             seen.state = now
         if now == "up" and port.gb_per_s:
             yield from self._rate(port, time, seen, port.gb_per_s)
-        names = {"guid": port.guid, "port_guid": port.port_guid, "netdev": port.netdev, "pci": port.pci}
+        names = {
+            "guid": port.guid,
+            "port_guid": port.port_guid,
+            "netdev": port.netdev,
+            "pci": port.pci,
+            "firmware": port.firmware,
+        }
         # A LID is lost with the link, and comes with it.
         called = " ".join(value or "-" for value in (*names.values(), str(port.lid or "-")))
         if called != seen.called and any(names.values()) and (port.lid or not seen.called):
             seen.called = called
             known: dict[str, Attribute] = {"lid": port.lid} if port.lid else {}
-            known |= {name: value for name in ("port_guid", "netdev") if (value := names[name]) is not None}
+            told = ("port_guid", "netdev", "firmware")
+            known |= {name: value for name in told if (value := names[name]) is not None}
             yield self._event(port, time, ("adapter_port", ""), "is called so", known)
 
     def _changed(self, port: Port, time: datetime, now: str) -> Event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,6 +49,8 @@ _LINKS_OF_NODE, _GPUS_OF_NODE = 8, 8
 _FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
 # Classes of which a node's own lines may tell.
 _SHOWN_BY_NODES = frozenset({"gpu", "nvlink", "nvswitch", "nic", "storage"})
+# An adapter's firmware, whose first number is the adapter's model: 28.39.1002 is no newer than 22.36.1010.
+_OF_MODEL = re.compile(r"(\d{2})\.\d{2}\.\d{4}", re.ASCII)
 # Classes that are the parts of a cable's both ends.
 _OF_CABLES = ("cable",)
 # What a switch alone tells of one of its links, all others being well: seldom is it the switch itself.
@@ -84,8 +87,7 @@ class ReachIndex:
     _units: dict[Suspect, frozenset[Place]] = field(default_factory=dict)
     _base: dict[int, float] = field(default_factory=dict)
     _nodes: int | None = None
-    _versions: dict[CauseClass, list[Place]] = field(default_factory=dict)
-    _rest: dict[Suspect, int] = field(default_factory=dict)
+    _peers: dict[CauseClass, dict[str | None, set[Place]]] = field(default_factory=dict)
     _elsewhere: dict[tuple[Suspect, str], int] = field(default_factory=dict)
     # Which nodes show each sign.
     signs: dict[str, set[str]] = field(default_factory=dict)
@@ -98,10 +100,9 @@ class ReachIndex:
         return self
 
     def warm(self) -> ReachIndex:
-        """Find out now what grows with the cluster, so that no search has to: how many nodes each release has."""
+        """Find out now what grows with the cluster, so that no search has to: which nodes each release has."""
         for kind in RELEASE_CLASSES:
-            for place in self._releases(kind):
-                self.rest_of(Suspect(kind, place))
+            self._by_model(kind)
         self.known_nodes()
         return self
 
@@ -115,27 +116,29 @@ class ReachIndex:
             self._nodes = len(self.graph.places("node"))
         return self._nodes
 
-    def rest_of(self, suspect: Suspect) -> int:
-        """How many nodes have another version of the same release."""
-        if suspect not in self._rest:
-            others = [place for place in self._releases(suspect.kind) if place != suspect.place]
-            self._rest[suspect] = sum(len(self.units(Suspect(suspect.kind, place))) for place in others)
-        return self._rest[suspect]
+    def rest_of(self, release: Suspect) -> int:
+        """How many nodes have other versions alone: of an adapter's firmware, of the same model."""
+        return len(self._by_model(release.kind)[_model_of(release.place)]) - len(self.units(release))
 
-    def _releases(self, kind: CauseClass) -> list[Place]:
-        """Every version of a kind."""
-        if kind not in self._versions:
-            self._versions[kind] = self.graph.places(kind)
-        return self._versions[kind]
+    def others_among(self, release: Suspect, nodes: Iterable[Place]) -> int:
+        """How many of some nodes these are."""
+        own, peers = self.units(release), self._by_model(release.kind)[_model_of(release.place)]
+        return sum(node in peers and node not in own for node in nodes)
+
+    def _by_model(self, kind: CauseClass) -> dict[str | None, set[Place]]:
+        """The nodes that have any version, by the model that it is of."""
+        if kind not in self._peers:
+            found: dict[str | None, set[Place]] = defaultdict(set)
+            for place in self.graph.places(kind):
+                found[_model_of(place)] |= self.units(Suspect(kind, place))
+            self._peers[kind] = found
+        return self._peers[kind]
 
     def struck_elsewhere(self, suspect: Suspect, sign: str) -> int:
         """How many nodes of other versions show the same: asked once all signs are known."""
         if (suspect, sign) not in self._elsewhere:
-            own = self.units(suspect)
-            others = [self.units(Suspect(suspect.kind, place)) for place in self._releases(suspect.kind)]
-            shown = [Place("node", node) for node in self.signs.get(sign, ())]
-            found = sum(node not in own and any(node in units for units in others) for node in shown)
-            self._elsewhere[suspect, sign] = found
+            shown = (Place("node", node) for node in self.signs.get(sign, ()))
+            self._elsewhere[suspect, sign] = self.others_among(suspect, shown)
         return self._elsewhere[suspect, sign]
 
     def node_of(self, place: Place) -> str | None:
@@ -217,6 +220,12 @@ class ReachIndex:
             far = self.graph.far_end(place)
             node = None if far is None else self.node_of(far)
         return place if node is None else Place("node", node)
+
+
+def _model_of(release: Place) -> str | None:
+    """Of which model of adapters a release is; None of any other release."""
+    match = _OF_MODEL.fullmatch(release.name) if release.kind == "firmware" else None
+    return None if match is None else match[1]
 
 
 def _base(effect: Effect, reach: ReachIndex) -> float:

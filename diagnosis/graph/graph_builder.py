@@ -9,6 +9,7 @@ What a fabric says of an adapter's host is the host's own word: any host can cal
 the node that it names unless that node's own sidecar knows of no such adapter, or two adapters claim the same name.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +17,14 @@ from dataclasses import dataclass, field
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.fabric_cuts import cut_off
 from diagnosis.graph.place import Place
-from store.records.node import LOCAL_KINDS, DeviceName, FabricLink, NodeGroup
+from store.records.node import LOCAL_KINDS, RELEASE_KINDS, DeviceName, FabricLink, NodeGroup
 from store.records.verdict import CAUSE_CLASSES, CauseClass
 
 _CLASSES: Mapping[str, CauseClass] = {kind: kind for kind in CAUSE_CLASSES}
+# Releases that a node may tell of itself: few, for it has few models of adapters, and none that is another's address
+# or name. NVIDIA's adapters have three numbers.
+_MOST_RELEASES = 8
+_OWN_RELEASE = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,5}", re.ASCII)
 # Words before a name of a kind: a number alone would mean many things.
 _WORD = {"lid": "lid ", "rank": "rank "}
 
@@ -160,14 +165,23 @@ def _group(graph: DeviceGraph, groups: Iterable[NodeGroup], leaves: Mapping[str,
 def _name(graph: DeviceGraph, names: Iterable[DeviceName]) -> None:
     """Further names; what a node says of its own takes no name that another device has by the fabric or an operator."""
     own: list[tuple[Place, str]] = []
+    releases: dict[str, set[str]] = {}
     for name in names:
         kind = _CLASSES.get(name.kind_of_device)
         if kind is None:
             continue
         place = Place(kind, name.device)
         node, slash, _ = name.device.partition("/")
-        if slash and kind in ("nic", "gpu", "nvswitch"):
+        is_part = bool(slash) and kind in ("nic", "gpu", "nvswitch")
+        if is_part:
             graph.hang(place, Place("node", node))
+        if name.kind in RELEASE_KINDS:
+            told = releases.setdefault(node, set())
+            is_free = name.known_by is None or (len(told) < _MOST_RELEASES and _OWN_RELEASE.fullmatch(name.name))
+            if (is_part or kind == "node") and is_free:
+                told.add(name.name)
+                graph.hang(Place("node", node), Place(_CLASSES[name.kind], name.name))
+            continue
         text = f"{node}/{name.name}" if name.kind in LOCAL_KINDS else f"{_WORD.get(name.kind, '')}{name.name}"
         if name.known_by is None:
             graph.add(place, (text,))

@@ -150,17 +150,16 @@ def of_releases(symptoms: Iterable[Symptom], reach: ReachIndex) -> list[Symptom]
 
 def _stands_out(nodes: Collection[str], reach: ReachIndex) -> bool:
     """Whether nodes are of one version twice as often as they would be by chance."""
-    struck: Counter[Suspect] = Counter()
-    for node in nodes:
-        for parent in reach.graph.parents(Place("node", node)):
-            struck.update(Suspect(kind, parent) for kind in RELEASE_CLASSES if kind == parent.kind)
     if len(nodes) < _FEWEST:
         return False
+    struck: Counter[Suspect] = Counter()
+    places = {Place("node", node) for node in nodes}
+    for place in places:
+        for parent in reach.graph.parents(place):
+            struck.update(Suspect(kind, parent) for kind in RELEASE_CLASSES if kind == parent.kind)
     for suspect, count in struck.items():
-        all_of = sum(own for other, own in struck.items() if other.kind == suspect.kind)
-        share, others = count / max(1, len(reach.units(suspect))), all_of - count
-        rest = reach.rest_of(suspect)
-        if count >= _FEWEST and rest and share >= _MORE_OFTEN * others / rest:
+        share, rest = count / max(1, len(reach.units(suspect))), reach.rest_of(suspect)
+        if count >= _FEWEST and rest and share >= _MORE_OFTEN * reach.others_among(suspect, places) / rest:
             return True
     return False
 

@@ -32,7 +32,7 @@ _VENDORS = ("xid", "sxid", "buffer_io_error", "disk_error", "nvme_path")
 _WRITTEN = ("quoted_xid", "hccl_cqe_error", "hccl_heartbeat_lost", "hccl_link_timeout", "outage", "job")
 _PARTS = ("gpu", "nvlink", "nvswitch", "nic", "cable", "optic", "port")
 _CLASSES = (*_PARTS, "switch", "node", "rack", "power", "cooling", "driver", "firmware")
-_NAMED = ("guid", "port_guid", "lid", "pci", "netdev", "serial", "uuid")  # not its rank in a run
+_NAMED = ("guid", "port_guid", "lid", "pci", "netdev", "serial", "uuid", "firmware")  # not its rank in a run
 _STATE = re.compile(r"[A-Z][A-Z_]*[*~#!%$@^-]?(?:\+[A-Z_]+[*~#!%$@^-]?)*", re.ASCII)
 # Attributes that name a process or job, and where messages do.
 _PRIVATE = ("process", "pid", "thread", "task", "cgroup", "oom_memcg", "cpuset", "user", "run", "job")

@@ -288,7 +288,7 @@ def replace_own_names(
 
 # What a sidecar tells of its node's adapters: events of this kind, one a port.
 OWN_PORT = "adapter_port"
-_OWN_KINDS = {"guid": "guid", "port_guid": "port_guid", "netdev": "netdev", "pci": "pci"}
+_OWN_KINDS = {"guid": "guid", "port_guid": "port_guid", "netdev": "netdev", "pci": "pci", "firmware": "firmware"}
 
 
 def note_own_ports(connection: sa.Connection, events: Iterable[Event], received: datetime) -> None:

@@ -43,8 +43,10 @@ NODE_COLUMNS = tuple(field.name for field in fields(Node) if field.name not in (
 # NodeGroup("gpu-017", "power", "r03-pdua")
 
 # What a name is of a device. Of some kinds a name is one device's at a time: the newest bearer has it.
-NAME_KINDS = ("guid", "port_guid", "lid", "pci", "netdev", "ip", "serial", "rank", "name")
+NAME_KINDS = ("guid", "port_guid", "lid", "pci", "netdev", "ip", "serial", "rank", "name", "firmware")
 MOVING_KINDS = frozenset({"lid", "ip", "rank"})
+# What many devices run, and none is called by: their nodes share it.
+RELEASE_KINDS = frozenset({"firmware"})
 # Names that are unique only within their node.
 LOCAL_KINDS = frozenset({"pci", "netdev"})
 # Classes of devices that names are kept of, and of groups that nodes are kept in.

@@ -120,6 +120,7 @@ def test_what_a_port_is_called_is_told_once_and_when_it_changes(tree: RdmaTree) 
     }
     told = named["mlx5_1"].attributes
     assert (told["lid"], told["port_guid"], told["netdev"]) == (26, "0xb83fd20300200011", "ib1")
+    assert told["firmware"] == "28.39.1002"
     looker.look()
     assert looker.named() == []
     tree.set("mlx5_1", 1, lid="0x0", state="1: DOWN", phys_state="2: Polling")
@@ -128,6 +129,9 @@ def test_what_a_port_is_called_is_told_once_and_when_it_changes(tree: RdmaTree) 
     tree.set("mlx5_1", 1, lid="0x1b", state="4: ACTIVE", phys_state="5: LinkUp")
     looker.look()
     assert [event.attributes["lid"] for event in looker.named()] == [27]
+    (tree.root / "mlx5_0" / "fw_ver").write_text("28.45.1200\n")
+    looker.look()
+    assert [(event.name(), event.attributes["firmware"]) for event in looker.named()] == [("mlx5_0", "28.45.1200")]
 
 
 def test_a_port_that_was_disabled_on_purpose_informs(tree: RdmaTree, looker: Looker) -> None:

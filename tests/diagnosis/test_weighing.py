@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -115,6 +116,28 @@ def test_a_release_is_told_from_the_others_by_its_share() -> None:
     assert first(own) == ("driver", "580")
     any_version = [seen("driver_fault", "gpu", f"n{number:02d}/gpu0", 400 * number, code=119) for number in range(6)]
     assert all(one.cause_class != "driver" for one in explained(any_version))
+
+
+def with_firmware(version: Callable[[int], tuple[str, ...]]) -> DeviceGraph:
+    """The cluster, and what its adapters run."""
+    graph = cluster()
+    for number in range(NODES):
+        for name in version(number):
+            graph.hang(Place("node", f"n{number:02d}"), Place("firmware", name))
+    return graph
+
+
+def test_an_adapters_firmware_is_compared_with_others_of_its_model() -> None:
+    """Every node has an adapter of a second model, which all run one version: that one is compared with none."""
+    flaps = [seen("link_down", "nic", f"n{number:02d}/mlx5_{number % 4}", 700 * number) for number in range(0, 32, 5)]
+    moment = NOON + timedelta(hours=7)
+    some = with_firmware(lambda number: ("28.45.1200" if number % 5 == 0 else "28.39.1002", "22.36.1010"))
+    best = explain(Scene(moment, flaps, some))[0]
+    assert (best.cause_class, best.name) == ("firmware", "28.45.1200")
+    same = with_firmware(lambda _number: ("28.39.1002", "22.36.1010"))
+    assert all(one.cause_class != "firmware" for one in explain(Scene(moment, flaps, same)))
+    other = with_firmware(lambda number: ("28.45.1200" if number % 5 == 0 else "22.36.1010",))
+    assert all(one.cause_class != "firmware" for one in explain(Scene(moment, flaps, other)))
 
 
 def test_who_complains_is_no_suspect_for_complaining() -> None:

@@ -140,7 +140,7 @@ def test_a_sidecars_ports_are_names_of_its_own_adapters(any_engine: sa.Engine) -
     """By an event of each port: its GUIDs, place on the bus, interface; a new LID takes the place of the old one."""
 
     def told(lid: int) -> Event:
-        said = {"name": "mlx5_3", "port_guid": "0x21", "netdev": "ib3", "lid": lid}
+        said = {"name": "mlx5_3", "port_guid": "0x21", "netdev": "ib3", "lid": lid, "firmware": f"28.{lid}.1002"}
         device = Device(type="hca", pci="0000:4f:00.0", uuid="0x20", port=1)
         return Event(NOW, "gpu-017", "infiniband", "adapter_port", device=device, attributes=said, id=f"lid {lid}")
 
@@ -149,8 +149,10 @@ def test_a_sidecars_ports_are_names_of_its_own_adapters(any_engine: sa.Engine) -
         with writing(any_engine).begin() as connection:
             append_events(connection, [told(lid)], NOW + lid * HOUR)
     with any_engine.connect() as connection:
-        graph = read_graph(connection)
+        graph, before = read_graph(connection), read_graph(connection, NOW + 31.5 * HOUR)
     nic = Place("nic", "gpu-017/mlx5_3")
+    assert [graph.nodes_below(Place("firmware", f"28.{lid}.1002")) for lid in (31, 32)] == [(), ("gpu-017",)]
+    assert before.nodes_below(Place("firmware", "28.31.1002")) == ("gpu-017",)
     for name in ("gpu-017/0000:4f:00.0", "gpu-017/ib3", "0x20", "0x21", "lid 32"):
         assert graph.place_of(name) == nic, name
     assert graph.place_of("lid 31") is None

@@ -104,6 +104,29 @@ def test_a_node_with_one_leaf_hangs_on_it() -> None:
     assert Place("switch", "leaf9") in graph.parents(Place("node", "gpu-7"))
 
 
+def test_the_firmware_of_adapters_is_what_their_nodes_share() -> None:
+    """By each node's own word: of few versions, and of none that is an address or name of somebody else."""
+
+    def told(node: int, version: str, by: str | None, device: str = "mlx5_0") -> DeviceName:
+        return DeviceName("nic", f"gpu-{node}/{device}", "firmware", version, by)
+
+    lies = [told(2, f"28.{number}.1", "gpu-2", f"mlx5_{number}") for number in range(99)]
+    names = [
+        *(told(node, "28.39.1002", f"gpu-{node}") for node in range(2)),
+        *(told(3, text, "gpu-3") for text in ("10.0.0.4", "leaf04", "0x12")),
+        told(4, "fw-2026-03", None),
+        DeviceName("switch", "leaf04", "firmware", "31.2012.1024"),
+        *lies,
+    ]
+    graph = build_graph(TopologyRecords(names=names))
+    assert graph.nodes_below(Place("firmware", "28.39.1002")) == ("gpu-0", "gpu-1")
+    assert graph.place_of("28.39.1002", "nic") is None  # no adapter is called so
+    assert [one.kind for one in graph.parents(Place("node", "gpu-2"))] == ["firmware"] * 8
+    assert not graph.parents(Place("node", "gpu-3"))
+    assert graph.nodes_below(Place("firmware", "fw-2026-03")) == ("gpu-4",)
+    assert Place("node", "leaf04") not in graph.places()
+
+
 def test_what_is_cut_off_follows_from_reachability_alone() -> None:
     """A torus and a dragonfly lose nothing by one switch; a chain behind one, all that is behind it."""
     side = 4
