@@ -29,7 +29,7 @@ SUBNET = Place("unknown", "opensm subnet_up")
 # A GUID that two devices bear, and a request that no device answered.
 _TWICE, _UNANSWERED = "0D01", "smp_timeout"
 # The attributes that a place may follow from, and places that are remembered.
-_PLACING = ("run", "hca", "switch", "error", "via", "end_1", "end_2", "manager", "path", *NAMING)
+PLACING = ("run", "hca", "switch", "error", "via", "end_1", "end_2", "manager", "path", *NAMING)
 _MOST_PLACES = 16_384
 
 
@@ -42,7 +42,7 @@ class EventPlaces:
 
     def of(self, event: Event) -> Place:
         """The same as `place_of_event`."""
-        said = (event.source, event.kind, event.node, event.device, *map(event.attributes.get, _PLACING))
+        said = (event.source, event.kind, event.node, event.device, *map(event.attributes.get, PLACING))
         place = self._known.get(said)
         if place is None:
             if len(self._known) >= _MOST_PLACES:

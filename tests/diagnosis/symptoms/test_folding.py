@@ -3,19 +3,25 @@
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnosis.graph.device_graph import DeviceGraph
+from diagnosis.graph.graph_builder import TopologyRecords, build_graph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms import folding
+from diagnosis.symptoms.event_place import PLACING, place_of_event
 from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.meaning import kinds_that_matter, meaning_of
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom
 from store.catalog_rows import rows
-from store.records.event import Device, Event
+from store.records.event import Attribute, Device, Event, from_wire
+from store.records.node import FabricLink
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GUID = "0xb83fd203001000c0"
@@ -165,3 +171,32 @@ def test_the_table_names_known_kinds_of_events_and_symptoms() -> None:
     symptoms = {row["symptom"] for row in table} | {name for row in table for name in row["cures"].split("+")}
     assert symptoms - {""} <= set(SYMPTOM_KINDS)
     assert {"link_up", "port_discovered", "net_link"} <= kinds_that_matter()
+
+
+class _Asked(dict[str, Attribute]):
+    """Attributes that note which of them were asked for."""
+
+    names: set[str]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.names.add(key)
+        return super().get(key, default)
+
+
+def test_a_place_follows_from_nothing_that_its_memory_does_not_know() -> None:
+    """Of every event of the fixtures: what decides of its place is a part of what it is remembered by."""
+    graph, asked = build_graph(TopologyRecords(links=[FabricLink("leaf04", 12, "gpu-017", hca="mlx5_3")])), set[str]()
+    found = 0
+    for file in sorted(Path("fixtures").glob("*/*.jsonl")):
+        for line in file.read_bytes().splitlines():
+            told = orjson.loads(line)
+            if not isinstance(told, dict) or "kind" not in told or "attributes" not in told:
+                continue
+            for node in (told.get("node"), None):
+                event = from_wire(told | {"node": node})
+                attributes = _Asked(event.attributes)
+                attributes.names = asked
+                place_of_event(replace(event, attributes=attributes), graph)
+                found += 1
+    assert found > 1000
+    assert {"hca", "switch", "run", "error", "end_1"} <= asked <= set(PLACING)
