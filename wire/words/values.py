@@ -124,10 +124,15 @@ def at(moment: datetime | None, now: datetime) -> str:
     return DASH if moment is None else f"{when(moment, now)} {zone_name(moment)}"
 
 
+_YEAR_S = 365.25 * 86_400
+
+
 def duration(seconds: float | None) -> str:
-    """40 s, 3 min, 5.2 h, 10.9 d: the unit that a person would choose."""
+    """40 s, 3 min, 5.2 h, 10.9 d, 6.4 years: the unit that a person would choose."""
     if seconds is None:
         return DASH
+    if seconds >= 2 * _YEAR_S:
+        return f"{seconds / _YEAR_S:,.1f} years"
     if seconds >= 2 * 86_400:
         return f"{seconds / 86_400:,.1f} d"
     if seconds >= 3_570:  # what would read as 60 min
