@@ -297,7 +297,7 @@ def choose(
     against += f", recall in the top {FORESEEN_TOP:.0%} {mine['recall']:.2f} against {other['recall']:.2f}"
     if unbeaten:
         return baselines[best], f"{words}: the model did not beat it on {_FOLDS}: {against}"
-    return None, f"{CONTENDERS[learned].words}: better than both baselines on {_FOLDS}: {against} ({words})"
+    return None, f"{CONTENDERS[learned].words}: ahead of both baselines on {_FOLDS}: {against} ({words})"
 
 
 def _beats(mine: dict[str, Any], other: dict[str, Any]) -> bool:

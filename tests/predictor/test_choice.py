@@ -36,7 +36,7 @@ def test_trees_serve_where_they_beat_both() -> None:
     unbeaten, why = choose(figures((0.06, 0.4), (0.03, 0.3), (0.01, 0.2)))
     assert unbeaten is None
     assert why == (
-        "trees: better than both baselines on the last 2 folds: "
+        "trees: ahead of both baselines on the last 2 folds: "
         "AP 0.060 against 0.030, recall in the top 5% 0.40 against 0.30 (history only)"
     )
 

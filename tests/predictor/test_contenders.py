@@ -50,7 +50,7 @@ def test_the_best_of_the_folds_serves_and_the_card_says_by_how_much(whole: Train
     losses = {name: learned.figures[name]["log_loss"] for name in CONTENDERS}
     best = min(losses, key=lambda name: losses[name])
     assert learned.kind == CONTENDERS[best].kind
-    assert learned.why.startswith(f"{CONTENDERS[best].words}: better than both baselines")
+    assert learned.why.startswith(f"{CONTENDERS[best].words}: ahead of both baselines")
     assert "over_trees" not in learned.figures[TREES]
     for name in (HAZARD, BLEND, PRIOR):
         low, high = learned.figures[name]["over_trees"]["log_loss"]
