@@ -38,6 +38,7 @@ class DeviceGraph:
         self._bearers: dict[_Name, Place | list[Place]] = {}
         self._far: dict[Place, Place] = {}
         self._kinds: dict[CauseClass, int] = {}
+        self._nodes_below: dict[Place, tuple[str, ...]] = {}  # of places that were asked for, while nothing changes
 
     def add(self, place: Place, names: Iterable[str] = ()) -> None:
         """A place, with what else it is called. Its own name is one of its names."""
@@ -84,6 +85,7 @@ class DeviceGraph:
             self.add(parent)
         own = self._parents[child]
         if parent not in own:
+            self._nodes_below.clear()
             self._parents[child] = (*own, parent)
             self._children.setdefault(parent, []).append(child)
 
@@ -93,6 +95,7 @@ class DeviceGraph:
             self.add(end)
             self.add(other)
             self._far[end], self._far[other] = other, end
+            self._nodes_below.clear()
 
     def places(self, kind: CauseClass | None = None) -> list[Place]:
         """Every place but cables, or those of a class, in no order."""
@@ -164,8 +167,12 @@ class DeviceGraph:
         """The nodes that depend on a place, or whose parts do (of a node's part: its node), by name."""
         if place.kind == "node":
             return (place.name,)
-        found = {node for part in (place, *self._walk(place, up=False)) if (node := self.node_of(part)) is not None}
-        return tuple(sorted(found))
+        known = self._nodes_below.get(place)
+        if known is None:
+            parts = (place, *self._walk(place, up=False))
+            found = {node for part in parts if (node := self.node_of(part)) is not None}
+            known = self._nodes_below[place] = tuple(sorted(found))
+        return known
 
     def node_of(self, place: Place) -> str | None:
         """The node that a part is of; None for what is of none."""
