@@ -81,16 +81,13 @@ def _value_of(nvml: Any, value: Any) -> float:
 
 
 def _throttle_reasons(nvml: Any, gpu: Any) -> float:
-    return float(reasons_reader(nvml)(gpu))
+    return float(getattr(nvml, reasons_name(nvml))(gpu))
 
 
-def reasons_reader(nvml: Any) -> Callable[[Any], int]:
+def reasons_name(nvml: Any) -> str:
     """What tells why a GPU runs at its clock (the bits of nvml.h), by the name that the driver has for it."""
     is_new = hasattr(nvml.nvmlLib, "nvmlDeviceGetCurrentClocksEventReasons")  # driver 535 and later
-    read: Callable[[Any], int] = (
-        nvml.nvmlDeviceGetCurrentClocksEventReasons if is_new else nvml.nvmlDeviceGetCurrentClocksThrottleReasons
-    )
-    return read
+    return "nvmlDeviceGetCurrentClocksEventReasons" if is_new else "nvmlDeviceGetCurrentClocksThrottleReasons"
 
 
 def _memory_ratio(nvml: Any, gpu: Any) -> float:

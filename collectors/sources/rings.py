@@ -8,13 +8,14 @@ Counters are read once a window: nothing is lost of a sum, and an adapter asks i
 
 import time
 from collections.abc import Mapping
+from ctypes import byref, c_uint, c_ulonglong
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake
-from collectors.sources.nvml import gpu_count, gpu_device, nvml_library, reasons_reader
+from collectors.sources.nvml import gpu_count, gpu_device, nvml_library, reasons_name
 from collectors.telemetry.ports import read_counters
 from collectors.telemetry.rings import SECONDS, Rings, Shift, ShiftEnd
 from collectors.telemetry.rollups import DeviceHours
@@ -36,6 +37,31 @@ _WORDS: Mapping[ShiftEnd | None, str] = {
 }
 
 
+class _SecondReads:
+    """What is asked of each GPU every second, of the library itself: the module's wrapper costs more than the call."""
+
+    def __init__(self, nvml: Any) -> None:
+        library = nvml.nvmlLib
+        self._power, self._clock = library.nvmlDeviceGetPowerUsage, library.nvmlDeviceGetClockInfo
+        self._reasons, self._of_clock = getattr(library, reasons_name(nvml)), nvml.NVML_CLOCK_SM
+        self._number, self._bits = c_uint(), c_ulonglong()
+        self._to_number, self._to_bits = byref(self._number), byref(self._bits)
+
+    def second(self, gpu: Any) -> tuple[dict[str, float], int] | None:
+        """Power and, where it works, clock; and the bits of what slows it. None: not supported, or it is lost."""
+        if self._power(gpu, self._to_number):
+            return None
+        values = {"power_w": self._number.value / 1000}
+        if self._reasons(gpu, self._to_bits):
+            return None
+        reasons = self._bits.value
+        if not reasons & _IDLE:
+            if self._clock(gpu, self._of_clock, self._to_number):
+                return None
+            values["sm_clock_mhz"] = self._number.value
+        return values, reasons
+
+
 class RingsCollector:
     """The devices of this node, second by second."""
 
@@ -47,7 +73,7 @@ class RingsCollector:
         self._interval_s = settings.interval_s or 1.0
         self.wake = Wake()
         self._nvml: Any = None
-        self._reads: tuple[Any, ...] = ()  # the library's functions, looked up once: they are asked every second
+        self._reads: _SecondReads | None = None
         self._gpus: dict[str, tuple[Any, Device]] = {}
         self._restore({})
 
@@ -78,9 +104,7 @@ class RingsCollector:
             if not self._root.is_dir():
                 raise SourceError(f"{error}; and there is no {self._root}: leave the source rings out") from error
         self._gpus = self._found_gpus()
-        if (nvml := self._nvml) is not None:
-            reads = nvml.nvmlDeviceGetPowerUsage, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM
-            self._reads = *reads, reasons_reader(nvml)
+        self._reads = None if self._nvml is None else _SecondReads(self._nvml)
         self._due = time.monotonic()
         self._rollup_due = self._due + self._settings.rollup_interval_s
 
@@ -120,20 +144,17 @@ class RingsCollector:
 
     def _look_at_gpus(self) -> None:
         """One second of every GPU; which of them have work in it."""
-        nvml = self._nvml
-        if nvml is None:
+        reads = self._reads
+        if reads is None:
             return
         self._working = set()
-        power, clock, of_clock, why = self._reads
         for name, (gpu, _device) in self._gpus.items():
-            try:
-                values = {"power_w": power(gpu) / 1000}
-                reasons = why(gpu)
-                if not reasons & _IDLE:
-                    self._working.add(name)
-                    values["sm_clock_mhz"] = clock(gpu, of_clock)
-            except nvml.NVMLError:
-                continue  # not supported, or lost: a second less
+            read = reads.second(gpu)
+            if read is None:
+                continue
+            values, reasons = read
+            if not reasons & _IDLE:
+                self._working.add(name)
             self._rings.second(name, values)
             slowed = self._slowed.get(name)
             if slowed is None:

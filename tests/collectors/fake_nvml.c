@@ -2,7 +2,8 @@
  * $FAKE_NVML names a file of lines `KEY VALUE`, read anew at each call: `count 2`, `0.temp 61`, `1.lost 1`,
  * `0.link3.2 7` (GPU 0, link 3, counter 2), `xid1 0:79` (the first Xid: GPU 0, code 79; each is told once).
  * A key that is not there is "not supported". Layouts as in nvml.h.
- * Where $FAKE_NVML_ONCE is set, the file is read once, and numbers stand in a table: a benchmark is not of the file. */
+ * Where $FAKE_NVML_ONCE is set, the file is read once, and what was asked before is remembered: a benchmark is not of
+ * this file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +31,13 @@ static int look_once(const char *key, double *value) {
         }
     return 0;
 }
-static int look(const char *key, double *value, char *text) {
+static const char *getenv_once(void) {
     static const char *once = "";
     if (once && !*once) once = getenv("FAKE_NVML_ONCE");
-    if (once) return look_once(key, value);
+    return once;
+}
+static int look(const char *key, double *value, char *text) {
+    if (getenv_once()) return look_once(key, value);
     char line[256], name[128], rest[128];
     const char *path = getenv("FAKE_NVML");
     FILE *file = path ? fopen(path, "r") : NULL;
@@ -55,7 +59,19 @@ static int of(const char *gpu, const char *what, double *value) {
     snprintf(key, sizeof key, "%d.%s", (int)(gpu - handles), what);
     return look(key, value, NULL) ? OK : NOT_SUPPORTED;
 }
-#define U(NAME, KEY) int NAME(const char *gpu, u *out) { double v; int r = of(gpu, KEY, &v); if (!r) *out = (u)v; return r; }
+/* The same for a WHAT that is a literal: what was asked once is known by its address. */
+static int of_literal(const char *gpu, const char *what, double *value) {
+    static struct { const char *gpu, *what; double value; int status; } known[256];
+    if (!getenv_once()) return of(gpu, what, value);
+    size_t at = ((size_t)what / 4 * 31 + (size_t)(gpu - handles)) % 256;
+    if (known[at].what != what || known[at].gpu != gpu) {
+        known[at].what = what; known[at].gpu = gpu;
+        known[at].status = of(gpu, what, &known[at].value);
+    }
+    *value = known[at].value;
+    return known[at].status;
+}
+#define U(NAME, KEY) int NAME(const char *gpu, u *out) { double v; int r = of_literal(gpu, KEY, &v); if (!r) *out = (u)v; return r; }
 
 int nvmlInitWithFlags(u flags) { (void)flags; return look("no_driver", NULL, NULL) ? NO_DRIVER : OK; }
 int nvmlShutdown(void) { return OK; }
@@ -82,8 +98,8 @@ int nvmlDeviceGetMemoryInfo_v2(const char *gpu, struct memory *out) {
     out->free = out->total - out->reserved - out->used;
     return OK;
 }
-int nvmlDeviceGetClockInfo(const char *gpu, int type, u *out) { double v; int r = of(gpu, type == 1 ? "sm_clock" : "memory_clock", &v); if (!r) *out = (u)v; return r; }
-int nvmlDeviceGetCurrentClocksThrottleReasons(const char *gpu, ull *out) { double v; int r = of(gpu, "throttle", &v); if (!r) *out = (ull)v; return r; }
+int nvmlDeviceGetClockInfo(const char *gpu, int type, u *out) { double v; int r = of_literal(gpu, type == 1 ? "sm_clock" : "memory_clock", &v); if (!r) *out = (u)v; return r; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(const char *gpu, ull *out) { double v; int r = of_literal(gpu, "throttle", &v); if (!r) *out = (ull)v; return r; }
 int nvmlDeviceGetTotalEccErrors(const char *gpu, int type, int counter, ull *out) { char key[32]; double v; int r; snprintf(key, sizeof key, "ecc%d%d", type, counter); r = of(gpu, key, &v); if (!r) *out = (ull)v; return r; }
 int nvmlDeviceGetRetiredPages(const char *gpu, int cause, u *count, ull *pages) { char key[32]; double v; int r; snprintf(key, sizeof key, "retired%d", cause); r = of(gpu, key, &v); if (!r) { *count = (u)v; if (pages) memset(pages, 0, (size_t)v * sizeof *pages); } return r; }
 int nvmlDeviceGetViolationStatus(const char *gpu, int policy, ull out[2]) { char key[32]; double v; int r; snprintf(key, sizeof key, "violation%d", policy); r = of(gpu, key, &v); if (!r) { out[0] = 1; out[1] = (ull)v; } return r; }
