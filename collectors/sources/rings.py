@@ -37,7 +37,7 @@ _WORDS: Mapping[ShiftEnd | None, str] = {
 }
 
 
-class _SecondReads:
+class _GpuReader:
     """What is asked of each GPU every second, of the library itself: the module's wrapper costs more than the call."""
 
     def __init__(self, nvml: Any) -> None:
@@ -47,7 +47,7 @@ class _SecondReads:
         self._number, self._bits = c_uint(), c_ulonglong()
         self._to_number, self._to_bits = byref(self._number), byref(self._bits)
 
-    def second(self, gpu: Any) -> tuple[dict[str, float], int] | None:
+    def read(self, gpu: Any) -> tuple[dict[str, float], int] | None:
         """Power and, where it works, clock; and the bits of what slows it. None: not supported, or it is lost."""
         if self._power(gpu, self._to_number):
             return None
@@ -73,7 +73,7 @@ class RingsCollector:
         self._interval_s = settings.interval_s or 1.0
         self.wake = Wake()
         self._nvml: Any = None
-        self._reads: _SecondReads | None = None
+        self._reads: _GpuReader | None = None
         self._gpus: dict[str, tuple[Any, Device]] = {}
         self._restore({})
 
@@ -104,7 +104,7 @@ class RingsCollector:
             if not self._root.is_dir():
                 raise SourceError(f"{error}; and there is no {self._root}: leave the source rings out") from error
         self._gpus = self._found_gpus()
-        self._reads = None if self._nvml is None else _SecondReads(self._nvml)
+        self._reads = None if self._nvml is None else _GpuReader(self._nvml)
         self._due = time.monotonic()
         self._rollup_due = self._due + self._settings.rollup_interval_s
 
@@ -149,7 +149,7 @@ class RingsCollector:
             return
         self._working = set()
         for name, (gpu, _device) in self._gpus.items():
-            read = reads.second(gpu)
+            read = reads.read(gpu)
             if read is None:
                 continue
             values, reasons = read

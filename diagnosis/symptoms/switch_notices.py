@@ -43,8 +43,7 @@ _TIGHT = timedelta(milliseconds=50)
 # A link that was lost with one switch's word alone comes back with two: so long after it nobody thinks of it any more.
 _AWAITED = timedelta(hours=1)
 # Traps of one switch that many of its links sent at once.
-_BURST = timedelta(milliseconds=50)
-_NOTHING = timedelta()
+_BURST, _NOTHING = timedelta(milliseconds=50), timedelta()
 # What is older than this beside the newest is settled: nothing that comes changes it.
 _LATE = timedelta(minutes=2)
 # Changes that are held before they are settled, and cables and switches of which something is known.
@@ -153,13 +152,12 @@ class _Trunks:
 
     def ends(self, link: Place) -> frozenset[Place]:
         """The switches at both ends of a link."""
-        known = self._ends.get(link)
-        if known is None:
+        if link not in self._ends:
             near = link if link.kind == "port" else self.graph.far_end(link)
             far = None if near is None else self.graph.far_end(near)
             found = (self.switch_of(end) for end in (near, far) if end is not None and end.kind == "port")
-            known = self._ends[link] = frozenset(switch for switch in found if switch is not None)
-        return known
+            self._ends[link] = frozenset(switch for switch in found if switch is not None)
+        return self._ends[link]
 
 
 class SwitchNotices:
@@ -216,8 +214,8 @@ class SwitchNotices:
 
     def falls(self) -> dict[Place, list[datetime]]:
         """When each cable between switches went down, the newest times."""
-        states = _Reading(self._trunks, self._settled).read(self._changes)
-        return {place: state.falls for place, state in states.items() if place.kind == "port"}
+        states = _Reading(self._trunks, self._settled).read(self._changes).items()
+        return {place: state.falls for place, state in states if place.kind == "port"}
 
     def forget(self, before: datetime) -> None:
         """Let go of links that are well and were so before a moment."""
@@ -483,11 +481,9 @@ class _Reading:
 
 def _symptom(place: Place, state: _LinkState) -> Symptom:
     kind: SymptomKind = "switch_notice" if place.kind == "switch" and not state.single else "link_down"
-    words = (
-        f"{place.name} tells that one of its links changed, and nobody says which"
-        if place.kind == "switch"
-        else f"the link of {place.name} went down"
-    )
+    words = f"the link of {place.name} went down"
+    if place.kind == "switch":
+        words = f"{place.name} tells that one of its links changed, and nobody says which"
     return Symptom(
         kind=kind,
         place=place,
