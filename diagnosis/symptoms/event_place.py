@@ -28,9 +28,9 @@ _MOST_NAMES = 4
 SUBNET = Place("unknown", "opensm subnet_up")
 # A GUID that two devices bear, and a request that no device answered.
 _TWICE, _UNANSWERED = "0D01", "smp_timeout"
-# The attributes that a place may follow from, and places that are remembered.
+# The attributes that a place may follow from; places that are remembered, and characters of one: senders choose them.
 PLACING = ("run", "hca", "switch", "error", "via", "end_1", "end_2", "manager", "path", *NAMING)
-_MOST_PLACES = 16_384
+_MOST_PLACES, _MOST_CHARS = 16_384, 400
 
 
 class EventPlaces:
@@ -45,9 +45,11 @@ class EventPlaces:
         said = (event.source, event.kind, event.node, event.device, *map(event.attributes.get, PLACING))
         place = self._known.get(said)
         if place is None:
-            if len(self._known) >= _MOST_PLACES:
-                self._known.clear()
-            place = self._known[said] = place_of_event(event, self.graph)
+            place = place_of_event(event, self.graph)
+            if sum(len(part) for part in said if isinstance(part, str)) <= _MOST_CHARS:
+                if len(self._known) >= _MOST_PLACES:
+                    self._known.clear()
+                self._known[said] = place
         return place
 
 

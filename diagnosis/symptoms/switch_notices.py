@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from diagnosis.graph.device_graph import DeviceGraph
@@ -47,11 +48,11 @@ _BURST, _NOTHING = timedelta(milliseconds=50), timedelta()
 # What is older than this beside the newest is settled: nothing that comes changes it.
 _LATE = timedelta(minutes=2)
 # Changes that are held before they are settled, and cables and switches of which something is known.
-_MOST_CHANGES = 4096
-_MOST_PLACES = 65_536
+_MOST_CHANGES, _MOST_PLACES = 4096, 65_536
 _MOST_EVENTS, _MOST_FALLS = 5, 32
 
 _GONE, _DOWN = EventMeaning("switch_gone"), EventMeaning("link_down")
+_time_of = attrgetter("time")
 _Word = Literal["notice", "gone", "found", "twice", "down", "up"]
 
 
@@ -152,12 +153,15 @@ class _Trunks:
 
     def ends(self, link: Place) -> frozenset[Place]:
         """The switches at both ends of a link."""
-        if link not in self._ends:
-            near = link if link.kind == "port" else self.graph.far_end(link)
-            far = None if near is None else self.graph.far_end(near)
-            found = (self.switch_of(end) for end in (near, far) if end is not None and end.kind == "port")
-            self._ends[link] = frozenset(switch for switch in found if switch is not None)
-        return self._ends[link]
+        if link in self._ends:
+            return self._ends[link]
+        near = link if link.kind == "port" else self.graph.far_end(link)
+        far = None if near is None else self.graph.far_end(near)
+        found = (self.switch_of(end) for end in (near, far) if end is not None and end.kind == "port")
+        ends = frozenset(switch for switch in found if switch is not None)
+        if far is not None:  # who invents names fills no memory
+            self._ends[link] = ends
+        return ends
 
 
 class SwitchNotices:
@@ -203,13 +207,12 @@ class SwitchNotices:
 
     def symptoms(self, now: datetime | None = None) -> list[Symptom]:
         """What is known of cables and of switches as of a moment."""
+        states = self._newest
         if now is not None and self._changes and now < self._changes[-1].time:
             known = self._changes[: bisect_right(self._changes, now, key=_time_of)]
             states = _Reading(self._trunks, self._settled).read(known)
-        else:
-            if self._newest is None:
-                self._newest = _Reading(self._trunks, self._settled).read(self._changes)
-            states = self._newest
+        elif states is None:
+            states = self._newest = _Reading(self._trunks, self._settled).read(self._changes)
         return [_symptom(place, state) for place, state in states.items()]
 
     def falls(self) -> dict[Place, list[datetime]]:
@@ -237,10 +240,6 @@ class SwitchNotices:
         while len(self._settled) > _MOST_PLACES:
             del self._settled[next(iter(self._settled))]
         del changes[:keep]
-
-
-def _time_of(change: _Change) -> datetime:
-    return change.time
 
 
 class _Reading:

@@ -1,6 +1,7 @@
 """Events of one meaning at one place are one symptom, whatever their order."""
 
 import random
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.graph_builder import TopologyRecords, build_graph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms import folding
-from diagnosis.symptoms.event_place import PLACING, place_of_event
+from diagnosis.symptoms.event_place import PLACING, EventPlaces, place_of_event
 from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.meaning import kinds_that_matter, meaning_of
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom
@@ -171,6 +172,15 @@ def test_the_table_names_known_kinds_of_events_and_symptoms() -> None:
     symptoms = {row["symptom"] for row in table} | {name for row in table for name in row["cures"].split("+")}
     assert symptoms - {""} <= set(SYMPTOM_KINDS)
     assert {"link_up", "port_discovered", "net_link"} <= kinds_that_matter()
+
+
+def test_long_texts_are_not_remembered() -> None:
+    """Whoever may send 64 KB of attributes with each event fills no memory by it."""
+    places = EventPlaces(DeviceGraph())
+    for number in range(100):
+        assert places.of(at(number, attributes={"error": f"{number}" * 500})) == Place("nic", "gpu-017/0000:5e:00.0")
+    tracked = sys.getsizeof(places._known) + sum(map(sys.getsizeof, places._known))
+    assert tracked < 1000
 
 
 class _Asked(dict[str, Attribute]):
