@@ -171,7 +171,9 @@ class DeviceGraph:
         if known is None:
             parts = (place, *self._walk(place, up=False))
             found = {node for part in parts if (node := self.node_of(part)) is not None}
-            known = self._nodes_below[place] = tuple(sorted(found))
+            known = tuple(sorted(found))
+            if place in self._children:  # else somebody may have invented it
+                self._nodes_below[place] = known
         return known
 
     def node_of(self, place: Place) -> str | None:
