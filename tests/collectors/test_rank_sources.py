@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from foreshock_hook import rank_state
 from foreshock_hook.hook import TrainingHook
+from real.patience import patience
 
 from collectors.collector import SourceError, SourceSettings
 from collectors.files.owned_files import OwnedFolder
@@ -29,7 +30,7 @@ from collectors.trust import trust_of
 from diagnosis.hangs.stuck_ranks import stuck_ranks
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-SETTINGS = SourceSettings(node="gpu-001", interval_s=0.01)
+SETTINGS = SourceSettings(node="gpu-001", interval_s=0.01, timeout_s=patience(20.0))
 
 
 def test_the_hook_and_the_sidecar_mean_the_same_bytes() -> None:
