@@ -73,7 +73,7 @@ class RingsCollector:
         self._interval_s = settings.interval_s or 1.0
         self.wake = Wake()
         self._nvml: Any = None
-        self._reads: _GpuReader | None = None
+        self._reader: _GpuReader | None = None
         self._gpus: dict[str, tuple[Any, Device]] = {}
         self._restore({})
 
@@ -104,7 +104,7 @@ class RingsCollector:
             if not self._root.is_dir():
                 raise SourceError(f"{error}; and there is no {self._root}: leave the source rings out") from error
         self._gpus = self._found_gpus()
-        self._reads = None if self._nvml is None else _GpuReader(self._nvml)
+        self._reader = None if self._nvml is None else _GpuReader(self._nvml)
         self._due = time.monotonic()
         self._rollup_due = self._due + self._settings.rollup_interval_s
 
@@ -144,12 +144,12 @@ class RingsCollector:
 
     def _look_at_gpus(self) -> None:
         """One second of every GPU; which of them have work in it."""
-        reads = self._reads
-        if reads is None:
+        reader = self._reader
+        if reader is None:
             return
         self._working = set()
         for name, (gpu, _device) in self._gpus.items():
-            read = reads.read(gpu)
+            read = reader.read(gpu)
             if read is None:
                 continue
             values, reasons = read

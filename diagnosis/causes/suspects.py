@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from diagnosis.causes.cause_catalog import CauseRow, CauseTables, cause_tables
 from diagnosis.graph.device_graph import DeviceGraph
-from diagnosis.graph.place import Place
+from diagnosis.graph.place import Place, adapter_model
 from diagnosis.symptoms.gpu_names import is_by_pci
 from store.records.verdict import RELEASE_CLASSES, CauseClass
 
@@ -49,8 +49,6 @@ _LINKS_OF_NODE, _GPUS_OF_NODE = 8, 8
 _FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
 # Classes of which a node's own lines may tell.
 _SHOWN_BY_NODES = frozenset({"gpu", "nvlink", "nvswitch", "nic", "storage"})
-# An adapter's firmware, whose first number is the adapter's model: 28.39.1002 is no newer than 22.36.1010.
-_OF_MODEL = re.compile(r"(\d{2})\.\d{2}\.\d{4}", re.ASCII)
 # Classes that are the parts of a cable's both ends.
 _OF_CABLES = ("cable",)
 # What a switch alone tells of one of its links, all others being well: seldom is it the switch itself.
@@ -224,8 +222,7 @@ class ReachIndex:
 
 def _model_of(release: Place) -> str | None:
     """Of which model of adapters a release is; None of any other release."""
-    match = _OF_MODEL.fullmatch(release.name) if release.kind == "firmware" else None
-    return None if match is None else match[1]
+    return adapter_model(release.name) if release.kind == "firmware" else None
 
 
 def _base(effect: Effect, reach: ReachIndex) -> float:

@@ -9,22 +9,20 @@ What a fabric says of an adapter's host is the host's own word: any host can cal
 the node that it names unless that node's own sidecar knows of no such adapter, or two adapters claim the same name.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.fabric_cuts import cut_off
-from diagnosis.graph.place import Place
+from diagnosis.graph.place import Place, adapter_model
 from store.records.node import LOCAL_KINDS, RELEASE_KINDS, DeviceName, FabricLink, NodeGroup
 from store.records.verdict import CAUSE_CLASSES, CauseClass
 
 _CLASSES: Mapping[str, CauseClass] = {kind: kind for kind in CAUSE_CLASSES}
-# Releases that a node may tell of itself: few, for it has few models of adapters, and none that is another's address
-# or name. NVIDIA's adapters have three numbers.
+# Releases that a node may tell of itself: few, for it has few models of adapters, and none that may be another's
+# address or name.
 _MOST_RELEASES = 8
-_OWN_RELEASE = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,5}", re.ASCII)
 # Words before a name of a kind: a number alone would mean many things.
 _WORD = {"lid": "lid ", "rank": "rank "}
 
@@ -177,7 +175,7 @@ def _name(graph: DeviceGraph, names: Iterable[DeviceName]) -> None:
             graph.hang(place, Place("node", node))
         if name.kind in RELEASE_KINDS:
             told = releases.setdefault(node, set())
-            is_free = name.known_by is None or (len(told) < _MOST_RELEASES and _OWN_RELEASE.fullmatch(name.name))
+            is_free = name.known_by is None or (len(told) < _MOST_RELEASES and adapter_model(name.name))
             if (is_part or kind == "node") and is_free:
                 told.add(name.name)
                 graph.hang(Place("node", node), Place(_CLASSES[name.kind], name.name))

@@ -1,8 +1,11 @@
 """A place in the graph of devices: a part, or what parts share."""
 
+import re
 from typing import NamedTuple
 
 from store.records.verdict import CauseClass
+
+_ADAPTER_FIRMWARE = re.compile(r"(\d{2})\.\d{2}\.\d{4}", re.ASCII)
 
 
 class Place(NamedTuple):
@@ -18,3 +21,9 @@ class Place(NamedTuple):
     def words(self) -> str:
         """What an operator reads: `switch leaf04`."""
         return f"{self.kind} {self.name}"
+
+
+def adapter_model(firmware: str) -> str | None:
+    """Of which model of NVIDIA's adapters a firmware is: 28 of 28.39.1002, which is no newer than 22.36.1010."""
+    match = _ADAPTER_FIRMWARE.fullmatch(firmware)
+    return None if match is None else match[1]

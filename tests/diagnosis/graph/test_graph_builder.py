@@ -110,7 +110,7 @@ def test_the_firmware_of_adapters_is_what_their_nodes_share() -> None:
     def told(node: int, version: str, by: str | None, device: str = "mlx5_0") -> DeviceName:
         return DeviceName("nic", f"gpu-{node}/{device}", "firmware", version, by)
 
-    lies = [told(2, f"28.{number}.1", "gpu-2", f"mlx5_{number}") for number in range(99)]
+    lies = [told(2, f"28.{number:02}.1002", "gpu-2", f"mlx5_{number}") for number in range(99)]
     names = [
         *(told(node, "28.39.1002", f"gpu-{node}") for node in range(2)),
         *(told(3, text, "gpu-3") for text in ("10.0.0.4", "leaf04", "0x12")),
