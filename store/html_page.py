@@ -8,8 +8,9 @@ from store.visible_text import html_text
 
 _STYLE = (
     ":root{--ink:#1f2428;--dim:#59636e;--line:#e3e6ea;--paper:#fff;--c0:#d6403b;--c1:#2f6fb5;--c2:#c98500;--c3:#2e8b57;"
-    "--c4:#9aa4af;--mark:#fff4e0}@media(prefers-color-scheme:dark){:root{--ink:#e3e6ea;--dim:#9aa4af;--line:#333a42;"
-    "--paper:#15191d;--c0:#ff6b64;--c1:#6aa9f0;--c2:#e8b04b;--c3:#63c08d;--c4:#6b7580;--mark:#3a2f1a}}"
+    "--c4:#9aa4af;--c5:#7b52b9;--c6:#178a94;--mark:#fff4e0}@media(prefers-color-scheme:dark){:root{--ink:#e3e6ea;"
+    "--dim:#9aa4af;--line:#333a42;--paper:#15191d;--c0:#ff6b64;--c1:#6aa9f0;--c2:#e8b04b;--c3:#63c08d;--c4:#6b7580;--c5:#b39ddb;--c6:#5fc4cd;"
+    "--mark:#3a2f1a}}"
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:var(--ink);"
     "background:var(--paper)}h1{font-size:1.6rem;margin-bottom:.2rem}h2{margin:2.2rem 0 .2rem;font-size:1.15rem}"
     "p{color:var(--dim);margin:.2rem 0 .8rem;max-width:60rem}p.verdict{color:var(--ink);font-size:1.05rem}"

@@ -1,6 +1,6 @@
 """Plots as inline SVG: axes, lines, dots with whiskers, bars. No script, no network, readable in light and dark.
 
-A mark is drawn in a box of `WIDTH` x `HEIGHT`, or of a size of its own; colours come from the classes `c0` .. `c4` of
+A mark is drawn in a box of `WIDTH` x `HEIGHT`, or of a size of its own; colours come from the classes `c0` .. `c6` of
 the page's style sheet, or from others that a page brings along. The reports of several rooms are drawn with it.
 """
 
@@ -19,6 +19,7 @@ STYLE = (
     ".grid{stroke:var(--line);stroke-width:1}.frame{stroke:var(--dim);stroke-width:1;fill:none}"
     ".c0{stroke:var(--c0);fill:var(--c0)}.c1{stroke:var(--c1);fill:var(--c1)}.c2{stroke:var(--c2);fill:var(--c2)}"
     ".c3{stroke:var(--c3);fill:var(--c3)}.c4{stroke:var(--c4);fill:var(--c4)}"
+    ".c5{stroke:var(--c5);fill:var(--c5)}.c6{stroke:var(--c6);fill:var(--c6)}"
     "polyline{fill:none!important;stroke-width:2;stroke-linejoin:round}polyline.c0{stroke-width:3}"
     "polyline.dash{stroke-dasharray:5 4;stroke-width:1.5}rect{stroke:none}.whisker{stroke-width:1.5}"
 )

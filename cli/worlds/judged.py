@@ -5,6 +5,7 @@ Rankings of one world are judged on the same rows, daily over the later half, wi
 | ranking | what it is |
 |---|---|
 | model | learned in the world itself, in folds that follow each other, as `foreshock backtest` does |
+| unaided | the same without the prior: trees, or counting outages where they are not ahead or too few came |
 | elsewhere | learned in the other worlds that share no mechanism with it, and from no outage of this one |
 | prior | that of the package alone: from usual worlds, without a label of this one |
 | history_count, rules | what needs no learning |
@@ -13,6 +14,7 @@ Rankings of one world are judged on the same rows, daily over the later half, wi
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +22,13 @@ from typing import Any
 import numpy as np
 
 from cli.worlds.world import HORIZON_H, USUAL, World, oracle_of, store_of
-from predictor.dataset.dataset import dataset
-from predictor.dataset.folds import BacktestSettings, NoDataError, plan
-from predictor.dataset.labels import TrainingSample, label, rows_at, sample
-from predictor.evaluate.backtest import run_backtest
+from predictor.dataset.folds import BacktestSettings
+from predictor.dataset.labels import TrainingSample, label
+from predictor.evaluate.backtest import judge_backtest, read_backtest
 from predictor.hazard.prior import packaged
-from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, OutageLog, Rows, joined, to_ms
-from predictor.history.store_reader import data_span
+from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, Rows, to_ms
 from predictor.learning.choice import learn
 from predictor.learning.training_set import TrainingSet
-from predictor.links.subjects import NODES
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.skill import (
     CORDON_TOP,
@@ -40,6 +39,7 @@ from predictor.model.skill import (
     interval,
     node_weights,
     ratio,
+    seen_from,
 )
 
 # Enough to learn from, of each world: all positives, and so many negatives.
@@ -48,7 +48,9 @@ _FIGURES = ("roc_auc", "average_precision")
 # Nodes and days of different worlds are different ones.
 _APART = 1_000_000
 # Rankings that are probabilities.
-_PROBABILITIES = ("model", "elsewhere", "prior", "oracle")
+_PROBABILITIES = ("model", "unaided", "elsewhere", "prior", "oracle")
+# What every ranking is held against on the same rows.
+_HELD_AGAINST = ("history_count", "unaided")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,44 +73,26 @@ def read_world(directory: Path, world: World) -> WorldRows:
     """
     engine = store_of(directory, world)
     try:
-        with engine.connect() as connection:
-            span = data_span(connection)
-            if span is None:
-                raise NoDataError(f"the world {world.name} is empty")
-            settings = BacktestSettings(horizon_h=HORIZON_H)
-            planned = plan(span, settings)
-            population = NODES.population(connection, to_ms(span[1]))
-            learned = sample(population, planned.learn, HORIZON_H, _NEGATIVES)
-            requested = rows_at(population, planned.test)
-            both = dataset(connection, population, joined(learned.rows, requested), NODES.history)
-        lesson = TrainingSet(both.values[: len(learned.rows)], both.features, learned, HORIZON_H)
-        values = both.values[len(learned.rows) :]
-        labels = label(population.fleet, population.outages, requested, HORIZON_H, population.end_ms)
-        judged = Judged(requested.time_ms, requested.node, np.zeros(len(requested)), labels)
-        day = (requested.time_ms - to_ms(world.settings().start)) // DAY_MS
-        every_day = oracle_of(directory, world, population.fleet.names, np.arange(world.days))
-        rankings = {"recency": recency(population.outages, requested), "oracle": every_day[day, requested.node]}
-        rankings["prior"] = packaged().model(both.features, HORIZON_H).probability(values)
-        try:
-            found = run_backtest(engine, settings)
-            rankings |= {"model": found.judged.scores, **found.ranks}
-        except TooFewPositivesError:  # then every ranking but the model is judged
-            asked = TrainingSet(values, both.features, TrainingSample(requested, labels, 1.0, 24.0), HORIZON_H)
-            rankings |= {name: one.rank(asked) for name, one in NODES.baselines.items()}
+        rows = read_backtest(engine, BacktestSettings(horizon_h=HORIZON_H))
     finally:
         engine.dispose()
-    return WorldRows(world, lesson, judged, values, rankings)
+    requested, population = rows.judging.rows, rows.population
+    labels = label(population.fleet, population.outages, requested, HORIZON_H, population.end_ms)
+    judged = Judged(requested.time_ms, requested.node, np.zeros(len(requested)), labels)
+    day = (requested.time_ms - to_ms(world.settings().start)) // DAY_MS
+    every_day = oracle_of(directory, world, population.fleet.names, np.arange(world.days))
+    rankings = {**rows.ranks(), "oracle": every_day[day, requested.node]}
+    # Where too few outages came to learn anything, what needs no learning is judged alone.
+    with suppress(TooFewPositivesError):
+        rankings["model"] = judge_backtest(rows).judged.scores
+        rankings["unaided"] = judge_backtest(replace(rows, prior=None)).judged.scores
+    return WorldRows(world, _few_negatives(rows.lesson), judged, rows.judging.values, rankings)
 
 
-def recency(outages: OutageLog, rows: Rows) -> Floats:
-    """Minus the days since the node's last unplanned outage began; the least where there is none."""
-    unplanned = outages.only(~outages.planned)
-    starts = np.sort(unplanned.node * 2**43 + unplanned.start_ms)
-    place = np.searchsorted(starts, rows.node * 2**43 + rows.time_ms) - 1
-    last = starts[np.maximum(place, 0)] if len(starts) else np.zeros(len(rows), dtype=np.int64)
-    its = (place >= 0) & (last // 2**43 == rows.node)
-    since: Floats = np.where(its, (last % 2**43 - rows.time_ms) / DAY_MS, -1e6)
-    return since
+def _few_negatives(lesson: TrainingSet) -> TrainingSet:
+    """Enough to learn from beside other worlds."""
+    had = int((~lesson.positive).sum())
+    return lesson if had <= _NEGATIVES else _thinned(lesson, lesson.sample.negative_share * _NEGATIVES / had, 0)
 
 
 def with_elsewhere(others: Sequence[WorldRows], of: WorldRows) -> WorldRows:
@@ -231,12 +215,19 @@ def _figures(judged: Judged, rankings: Mapping[str, Floats]) -> dict[str, Any]:
             "recall_at_top": figures["recall_at_top"],
             "intervals": {figure: interval(drawn[name][figure]) for figure in _FIGURES},
             "of_oracle": ratio(figures["average_precision"], of_oracle),
-            "over_history": {
-                figure: interval(drawn[name][figure] - drawn["history_count"][figure]) for figure in _FIGURES
+            "over": {
+                other: {figure: _gain(drawn[name][figure] - drawn[other][figure]) for figure in _FIGURES}
+                for other in _HELD_AGAINST
+                if other in drawn
             },
             "top_1": _top(one) if name in _PROBABILITIES else None,
         }
     return found
+
+
+def _gain(draws: Floats) -> dict[str, Any]:
+    """A gain's interval, by node on the same rows, and which gain such a study would have seen."""
+    return {"interval": interval(draws), "seen_from": seen_from(draws)}
 
 
 def _top(judged: Judged) -> dict[str, float | None]:

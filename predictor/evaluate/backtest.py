@@ -38,7 +38,6 @@ from predictor.history.arrays import (
     DAY_MS,
     FAR_FUTURE_MS,
     Bools,
-    Feature,
     Floats,
     Grid,
     Ints,
@@ -52,7 +51,7 @@ from predictor.history.store_reader import data_span, read_history
 from predictor.learning.choice import ModelChoice, learn
 from predictor.learning.training_set import TrainingSet
 from predictor.links.subjects import NODES, Subjects
-from predictor.model.baselines import Baseline
+from predictor.model.baselines import recency
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.skill import (
     Judged,
@@ -160,7 +159,8 @@ def _sureness(
         gains["recall_at_top"] = {
             top: skill["recall_at_top"][top] - of for top, of in able[best]["recall_at_top"].items()
         }
-        found["best_baseline"] = {"name": best, "gain": gains, "intervals": sure["gain"]}
+        power = sure["seen_from"]
+        found["best_baseline"] = {"name": best, "gain": gains, "intervals": sure["gain"], "seen_from": power}
     return found
 
 
@@ -182,6 +182,34 @@ def backtest(engine: sa.Engine, settings: BacktestSettings) -> dict[str, Any]:
     return run_backtest(engine, settings).report
 
 
+@dataclass(frozen=True, slots=True)
+class BacktestRows:
+    """All rows of a backtest with their features, checked for leaks: what is judged may learn from them as it likes.
+
+    `prior` is what every fold starts from. `lesson` are the rows that folds learn from, each a part of them, `judging`
+    those that are judged.
+    """
+
+    population: Population
+    lesson: TrainingSet
+    judging: Dataset
+    planned: FoldPlan
+    settings: BacktestSettings
+    prior: Prior | None
+    doubts: list[str]
+
+    def ranks(self) -> dict[str, Floats]:
+        """What needs no learning here: each baseline's score of every judged row, `recency`, and `prior` where there
+        is one of the horizon."""
+        ranks = {name: one.rank(self.judging) for name, one in self.lesson.baselines.items()}
+        ranks["recency"] = recency(self.judging)
+        horizon_h = self.settings.horizon_h
+        if self.prior is not None and horizon_h in self.prior.evidence:
+            alone = self.prior.model(self.judging.features, horizon_h)
+            ranks["prior"] = alone.probability(self.judging.values)
+        return ranks
+
+
 def run_backtest(
     engine: sa.Engine,
     settings: BacktestSettings,
@@ -196,6 +224,23 @@ def run_backtest(
         TooFewPositivesError: no fold has enough outages to learn from.
         LeakageError: something has seen the future.
     """
+    rows = read_backtest(engine, settings, _half_of(progress, 0), subjects, run)
+    return judge_backtest(rows, _half_of(progress, 1), run)
+
+
+def read_backtest(
+    engine: sa.Engine,
+    settings: BacktestSettings,
+    progress: Progress | None = None,
+    subjects: Subjects = NODES,
+    run: Executor | None = None,
+) -> BacktestRows:
+    """The rows of a backtest.
+
+    Raises:
+        NoDataError: there is too little data.
+        LeakageError: a feature has seen the future.
+    """
     with engine.connect() as connection:
         span = data_span(connection)
         planned = plan(span, settings)
@@ -206,9 +251,7 @@ def run_backtest(
             raise NoDataError(f"the database knows no {subjects.noun}: run `foreshock ingest` first")
         learned = sample(population, planned.learn, settings.horizon_h)
         requested = rows_at(population, planned.test)
-        both = dataset(
-            connection, population, joined(learned.rows, requested), subjects.history, run, _half_of(progress, 0)
-        )
+        both = dataset(connection, population, joined(learned.rows, requested), subjects.history, run, progress)
         learn_values, values = both.values[: len(learned.rows)], both.values[len(learned.rows) :]
         judging = Dataset(both.fleet, both.outages, requested, both.features, values)
         known = Dataset(both.fleet, both.outages, learned.rows, both.features, learn_values)
@@ -221,23 +264,30 @@ def run_backtest(
             lambda: asof_features(connection, subjects.history, first),
             SampledRows(requested, values, both.features, answers.positive),
         )
-    lesson = _FoldData(learned, learn_values, both.features, settings, subjects.baselines, subjects.prior())
-    scores, served = _score_folds(lesson, judging, planned, run or InProcess(), _half_of(progress, 1))
-    ranks = {name: one.rank(judging) for name, one in subjects.baselines.items()}
-    found = _judge(population, (judging, ranks), scores, settings, list(served))
-    more = {"served": list(served.values()), "doubts": found.report["doubts"] + doubted}
+    lesson = TrainingSet(learn_values, both.features, learned, settings.horizon_h, subjects.baselines)
+    return BacktestRows(population, lesson, judging, planned, settings, subjects.prior(), doubted)
+
+
+def judge_backtest(rows: BacktestRows, progress: Progress | None = None, run: Executor | None = None) -> Backtest:
+    """Learn for every fold and judge.
+
+    Raises:
+        TooFewPositivesError: no fold has enough outages to learn from.
+        LeakageError: a fold, or a model, has seen the future.
+    """
+    lesson = _FoldData(rows.lesson, rows.settings, rows.prior)
+    scores, served = _score_folds(lesson, rows.judging, rows.planned, run or InProcess(), progress)
+    found = _judge(rows.population, (rows.judging, rows.ranks()), scores, rows.settings, list(served))
+    more = {"served": list(served.values()), "doubts": found.report["doubts"] + rows.doubts}
     return replace(found, report=found.report | more)
 
 
 @dataclass(frozen=True, slots=True)
 class _FoldData:
-    """The rows that every fold learns from a part of, with their features."""
+    """The rows that every fold learns from a part of."""
 
-    sample: TrainingSample
-    values: NDArray[np.float32]
-    features: tuple[Feature, ...]
+    whole: TrainingSet
     settings: BacktestSettings
-    baselines: Mapping[str, Baseline]
     prior: Prior | None
 
 
@@ -299,10 +349,10 @@ def _score_fold(lesson: _FoldData, requested: tuple[Fold, Grid]) -> tuple[Floats
 
 
 def _fit(lesson: _FoldData, fold: Fold) -> ModelChoice:
-    kept = learned_by(lesson.sample.rows.time_ms, fold, lesson.settings)
-    check_purge(fold, lesson.sample.rows.time_ms[kept], lesson.settings.horizon_h)
-    whole = TrainingSet(lesson.values, lesson.features, lesson.sample, lesson.settings.horizon_h, lesson.baselines)
-    return learn(whole.only(kept), prior=lesson.prior)
+    moments_ms = lesson.whole.sample.rows.time_ms
+    kept = learned_by(moments_ms, fold, lesson.settings)
+    check_purge(fold, moments_ms[kept], lesson.settings.horizon_h)
+    return learn(lesson.whole.only(kept), prior=lesson.prior)
 
 
 def learned_by(moments_ms: Ints, fold: Fold, settings: BacktestSettings) -> Bools:

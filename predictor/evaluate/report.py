@@ -65,7 +65,7 @@ def _thinned(across: Floats, up: Floats) -> Points:
 
 # The plots of a backtest's report: each takes the report (and the lines of `report.py`) and gives one SVG.
 
-COLOURS = ("c0", "c1", "c2", "c4")
+COLOURS = ("c0", "c1", "c2", "c5", "c6")
 ORACLE = "c3"
 _LEAD_BARS = 12
 
@@ -281,10 +281,12 @@ def verdict(report: Mapping[str, Any]) -> str:
     if sure is None:
         return f"{said}There are too few failures to say whether the model is better than counting ({name})."
     if sure[0] > 0:
-        return f"{said}The model beats the best rule without learning ({name}) by {gain:.3g} of average precision."
+        said += f"The model beats the best ranking that learns nothing here ({name})"
+        return f"{said} by {gain:.3g} of average precision."
     if sure[1] < 0:
-        return f"{said}The rule without learning ({name}) is better than the model: use the rule."
-    return f"{said}These data cannot tell the model from the best rule without learning ({name})."
+        return f"{said}A ranking that learns nothing here ({name}) is better than the model: use that one."
+    said += f"These data cannot tell the model from the best ranking that learns nothing here ({name})"
+    return f"{said}: a gain of {best['seen_from']['average_precision']:.2g} would have been seen."
 
 
 def _ranking(report: Mapping[str, Any], lines: Mapping[str, Any] | None) -> str:

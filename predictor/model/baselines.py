@@ -36,6 +36,7 @@ class Baseline:
     columns: tuple[str, ...]
 
 
+_LONG_AGO_D = -1e6
 _SIGNS = ("hardware_xid_7d", "row_remap_7d", "memory_7d", "link_flap_7d")
 
 
@@ -57,6 +58,12 @@ def rules(rows: Columns) -> Floats:
 def flaps(rows: Columns) -> Floats:
     """How often the link was lost in the last 7 days: what an operator goes by."""
     return _column(rows, "link_flap_7d")
+
+
+def recency(rows: Columns) -> Floats:
+    """Minus the days since the last unplanned outage began; the least where none is known."""
+    found: Floats = np.nan_to_num(-rows.column("outage_age_d").astype(np.float64), nan=_LONG_AGO_D)
+    return found
 
 
 _HISTORY = Baseline("history", "history only", history_count, ("outages_28d", "outages_all"))

@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import foreshock
-from cli.worlds.judged import WorldRows, pooled_lesson, read_world, recency, report, with_elsewhere
+from cli.worlds.judged import WorldRows, pooled_lesson, read_world, report, with_elsewhere
 from cli.worlds.world import WORLDS, World, make_world, worlds_of
-from predictor.history.arrays import DAY_MS, OutageLog, Rows
 from simulator.mechanisms.registry import MECHANISMS
 
 CHOSEN = ("repeat_offenders+no_telemetry", "log_habits+no_telemetry")
@@ -67,8 +66,10 @@ def test_the_oracle_ranks_better_than_history_on_the_same_rows(read: list[WorldR
     oracle, history = found["rankings"]["oracle"], found["rankings"]["history_count"]
     assert oracle["roc_auc"] > history["roc_auc"]
     assert oracle["of_oracle"] == pytest.approx(1.0)
-    assert history["over_history"]["average_precision"] == [0.0, 0.0]
+    assert history["over"]["history_count"]["average_precision"] == {"interval": [0.0, 0.0], "seen_from": 0.0}
     assert found["rows"] == sum(int(one.judged.known.sum()) for one in read)
+    assert oracle["over"]["unaided"]["average_precision"]["interval"][1] > 0
+    assert oracle["over"]["unaided"]["average_precision"]["seen_from"] > 0
     low, high = oracle["intervals"]["roc_auc"]
     assert low <= oracle["roc_auc"] <= high
     assert 0 < oracle["top_1"]["said"] < 1
@@ -85,20 +86,6 @@ def test_elsewhere_learns_from_worlds_that_share_no_mechanism(read: list[WorldRo
     assert len(said) == len(taught.judged.scores)
     assert ((said >= 0) & (said <= 1)).all()
     assert np.array_equal(with_elsewhere([other], of).rankings["elsewhere"], said)
-
-
-def test_recency_counts_unplanned_outages_that_had_begun() -> None:
-    """The shorter ago the higher; planned ones, later ones and other nodes' do not count."""
-    day = DAY_MS
-    outages = OutageLog(
-        node=np.array([0, 0, 1, 2]),
-        start_ms=np.array([1 * day, 8 * day, 9 * day, 5 * day]),
-        end_ms=np.array([2 * day, 9 * day, 10 * day, 6 * day]),
-        planned=np.array([False, True, False, False]),
-        driver=np.zeros(4, dtype=bool),
-    )
-    rows = Rows(np.array([0, 1, 2, 3]), np.full(4, 7 * day))
-    assert recency(outages, rows).tolist() == [-6.0, -1e6, -2.0, -1e6]
 
 
 def test_the_command_prints_json(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from fleet_store import day, node, outage, put, sbe, xid
 from predictor.dataset.dataset import Dataset, dataset
 from predictor.dataset.labels import rows_at
 from predictor.history.store_reader import read_population
-from predictor.model.baselines import BASELINES, LINK_BASELINES, history_count, rules
+from predictor.model.baselines import BASELINES, LINK_BASELINES, history_count, recency, rules
 from store.records.event import Device, Event
 
 
@@ -22,6 +22,13 @@ def test_the_count_ranks_recent_lemons_first(engine: sa.Engine) -> None:
     put(engine, [node(name) for name in "abcd"])
     put(engine, outages=[outage("b", 5), outage("c", 50), outage("d", 50, planned=True)])
     assert history_count(rows(engine)).tolist() == [0, 1, 2, 0]
+
+
+def test_recency_ranks_the_newest_outage_first(engine: sa.Engine) -> None:
+    """Planned ones and those to come do not count; a node that never failed is last."""
+    put(engine, [node(name) for name in "abcd"])
+    put(engine, outages=[outage("a", 20), outage("a", 58, planned=True), outage("b", 50), outage("c", 61)])
+    assert recency(rows(engine)).tolist() == [-40.0, -10.0, -1e6, -1e6]
 
 
 def test_the_rules_fire_on_hardware_only(engine: sa.Engine) -> None:

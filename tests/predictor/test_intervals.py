@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from judged_rows import random_fleet
 
 from predictor.dataset.labels import Labels
-from predictor.model.skill import TOPS, Judged, discrimination, drawn_figures, interval, node_weights, with_intervals
+from predictor.model.skill import (
+    TOPS,
+    Judged,
+    discrimination,
+    drawn_figures,
+    interval,
+    node_weights,
+    seen_from,
+    with_intervals,
+)
 
 
 def repeated(judged: Judged, weights: np.ndarray) -> Judged:
@@ -91,12 +100,24 @@ def test_a_ranking_is_compared_on_the_same_draws() -> None:
     assert with_intervals(judged, ranks, "nothing")["gain"]["roc_auc"][0] > 0
 
 
+def test_the_power_of_a_study_is_what_four_of_five_would_have_seen() -> None:
+    """Of studies whose true gain is so large, the interval lies above 0 in some 80 of 100."""
+    random = np.random.default_rng(4)
+    error = 0.01
+    gain = seen_from(random.normal(0.0, error, 4000))
+    assert gain == pytest.approx(2.8 * error, rel=0.05)
+    sure = [interval(random.normal(random.normal(gain, error), error, 400))[0] > 0 for _ in range(400)]
+    assert np.mean(sure) == pytest.approx(0.8, abs=0.06)
+    assert seen_from(np.array([np.nan, np.nan, np.nan, 1.0])) is None
+
+
 def test_without_positives_there_are_no_intervals() -> None:
     """None, beside figures that are None."""
     judged = random_fleet(10, 2, 1)
     quiet = replace(judged, labels=replace(judged.labels, positive=np.zeros(20, dtype=bool)))
     assert with_intervals(quiet, {"rules": quiet.scores}, None) == {
         "bootstrap": None, "intervals": None, "baselines": {"rules": None}, "gain": None,
+        "seen_from": None,
     }  # fmt: skip
 
 

@@ -193,7 +193,7 @@ def test_a_backtest_of_links_ranks_the_chronic_one_first(engine: sa.Engine) -> N
     found = run_backtest(engine, BacktestSettings(horizon_h=48, test_start=day(40)), None, LINKS)
     assert found.report["nodes"] == 5
     assert found.report["roc_auc"] > 0.8
-    assert set(found.report["baselines"]) == {"history_count", "rules"}
+    assert set(found.report["baselines"]) == {"history_count", "rules", "recency"}
     assert found.report["baselines"]["rules"]["roc_auc"] > 0.8
 
 

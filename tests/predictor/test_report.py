@@ -115,7 +115,7 @@ def test_doubts_stand_at_the_top(found: Backtest) -> None:
     ("sure", "said"),
     [
         ([0.01, 0.03], "The model beats"),
-        ([-0.03, -0.01], "use the rule"),
+        ([-0.03, -0.01], "use that one"),
         ([-0.1, 0.1], "cannot tell"),
         (None, "too few"),
     ],
