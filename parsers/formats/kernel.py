@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from parsers.kernel_messages.decoder import MessageDecoder, goes_on
+from parsers.kernel_messages.decoder import MessageDecoder, goes_on, may_tell
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.text.parser import Context, Format, FormatSigns, ParseError, holds_any
-from parsers.text.prefix import LogRecord, PrefixReader, settle
+from parsers.text.prefix import LogRecord, PrefixReader, is_repeated, kernel_line, settle
 from parsers.text.stamp import Stamps
 from parsers.trust import CRASH, RefusalReason, facility_of, in_container, is_kernel_facility, writer_trust
 from store.records.event import Event
@@ -170,16 +170,32 @@ class KernelParser:
             raise refused
 
     def _feed(self, text: str, line: int) -> list[Event]:
-        if text.startswith(_PART) or (self._fields and _FIELD.match(text)):
+        prefix = kernel_line(text)
+        if prefix is None and (text.startswith(_PART) or (self._fields and _FIELD.match(text))):
             return self._part(text, line)
         held = self._close() if self._fields else []
         self._head, self._in_crash = text, False
-        if not _SIGN.search(text):
+        if prefix is not None:
+            if not self._may_tell(prefix):
+                return held
+            record: LogRecord | None = self._reader.read_kernel_line(prefix)
+        elif _SIGN.search(text):
+            record = record_from_json(text, self._reader) if _OBJECT.match(text) else self._reader.by_form(text)
+        else:
             if text.startswith("[") and _RELATIVE.match(text):
                 self._reader.relative(text)
             return held
-        record = record_from_json(text, self._reader) if _OBJECT.match(text) else self._reader.read(text)
-        return held if record is None else held + self._decoded(record, line)
+        if record is None:
+            return held
+        return held + self._decoded(record, line) if held else self._decoded(record, line)
+
+    def _may_tell(self, prefix: re.Match[str]) -> bool:
+        """Whether a line of the kernel's may tell anything. A time without a year is read all the same: later ones
+        go by it."""
+        message = prefix.string[prefix.end() :]
+        if prefix["iso"] is None or is_repeated(message):
+            return _SIGN.search(prefix.string) is not None
+        return may_tell(message)
 
     def _decoded(self, record: LogRecord, line: int) -> list[Event]:
         """The events of a record that was not forged."""

@@ -88,7 +88,9 @@ MAX_HELD = 256
 DETAIL = "_detail"
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d")
 _XID = "Xid ("
-_XID_HEAD = "NVRM: Xid ("
+# What stands so early is the word of a message's head, and begins no second message.
+_XID_HEAD, _SWITCH_HEAD = "NVRM: Xid (", "nvidia-nvswitch"
+_LONGEST_HEAD = len("nvidia-nvswitch0000: SXid (")
 _NEXT = re.compile(r"(?<!^)(?:NVRM: Xid \(|nvidia-nvswitch\d{1,4}: SXid \()")
 
 # Linux cuts the name of a process at so many bytes.
@@ -133,7 +135,7 @@ class MessageDecoder:
 
     def decode(self, record: LogRecord, line: int) -> list[Event]:
         """The events of a record; it may hold several messages."""
-        tag = None if record.from_kernel() else record.tag
+        tag = None if record.tag == "kernel" else record.tag
         node = record.node or self._node
         events: list[Event] = []
         for message, reading in readings(record.message, tag):
@@ -145,7 +147,8 @@ class MessageDecoder:
             whole = self._gpus.complete(event, node, line)
             if whole is not None:
                 event = _placed(whole, record, node, line)
-                events += self._released(event)
+                if self._held:
+                    events += self._released(event)
                 if family.merge is None:
                     events.append(event)
                 else:
@@ -197,7 +200,7 @@ class MessageDecoder:
 
     def _released(self, now: Event) -> list[Event]:
         """What is held for too long, as of an event."""
-        if not self._held or self._is_early(now):
+        if self._is_early(now):
             return []
         late = [(family, event) for family, event in self._held if _apart(event, now)]
         if late:
@@ -214,17 +217,26 @@ def goes_on(text: str) -> bool:
     return text.startswith(_DRIVER_HEAD) and not CRASH.search(text)
 
 
-def _messages(text: str) -> Iterator[str]:
+def _messages(text: str) -> Sequence[str]:
     """The messages of a record. Two that a console wrote at once stand on one line; a quotation is no message."""
-    lines = text.strip().split("\n")
-    for line in map(str.strip, lines if goes_on(text.strip()) else lines[:1]):
-        if _DRIVER.match(line):
-            if _XID not in line.removeprefix(_XID_HEAD):
-                yield line
-            else:
-                yield from map(str.strip, _apart_messages(line))
-        else:
-            yield line
+    whole = text.strip()
+    if "\n" not in whole:
+        return _of_line(whole)
+    lines = whole.split("\n") if goes_on(whole) else [whole.split("\n", 1)[0]]
+    return [message for line in lines for message in _of_line(line.strip())]
+
+
+def _of_line(line: str) -> Sequence[str]:
+    head = line.find(_XID, 0, _LONGEST_HEAD)
+    if line.find(_XID, head + 1) < 0 and (head < 0 or _is_head(line, head)):
+        return (line,)
+    if not _DRIVER.match(line):
+        return (line,)
+    return [message.strip() for message in _apart_messages(line)]
+
+
+def _is_head(line: str, place: int) -> bool:
+    return line.startswith(_XID_HEAD) or (line.startswith(_SWITCH_HEAD) and line.startswith("S", place - 1))
 
 
 def _apart_messages(line: str) -> Iterator[str]:
@@ -251,6 +263,22 @@ def readings(text: str, tag: str | None) -> Sequence[tuple[str, Reading | None]]
     return (_remembered if len(text) <= _REMEMBERED_LENGTH else _read)(text, tag)
 
 
+def may_tell(text: str) -> bool:
+    """Whether the text of a record of the kernel's may tell anything: it is known sooner than its time and host.
+
+    No is sure.
+    """
+    return len(text) > _REMEMBERED_LENGTH or _tells(text)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _tells(text: str) -> bool:
+    if _DRIVER_HEAD in text:  # it may name a GPU or a driver
+        return True
+    # A text without a sign, as nearly all are, is not remembered among those that tell.
+    return bool(_families(text)) and any(reading is not None for _message, reading in _remembered(text, None))
+
+
 def _read(text: str, tag: str | None) -> Sequence[tuple[str, Reading | None]]:
     return [(message, _decoded(message, tag)) for message in _messages(text)]
 
@@ -260,13 +288,21 @@ _remembered = lru_cache(maxsize=_REMEMBERED)(_read)
 
 def _decoded(message: str, tag: str | None) -> Reading | None:
     """The first family that knows the message, and its event; `tag` is the program's where it is not the kernel."""
-    shape = _shape(message)
-    for family, signs in (_families_of if len(shape) <= _REMEMBERED_LENGTH else _families_of.__wrapped__)(shape):
+    for family, signs in _families(message):
         if tag is not None and tag not in family.tags:
             continue
-        if any(sign in message for sign in signs) and (event := family.decode(message)):
-            return family, event
+        for sign in signs:
+            if sign in message:
+                if (event := family.decode(message)) is not None:
+                    return family, event
+                break
     return None
+
+
+def _families(message: str) -> tuple[tuple[MessageFamily, tuple[str, ...]], ...]:
+    """The families of which a message may hold a sign, with these signs."""
+    shape = _shape(message)
+    return _families_of(shape) if len(shape) <= _REMEMBERED_LENGTH else _families_of.__wrapped__(shape)
 
 
 def _placed(event: Event, record: LogRecord, node: str | None, line: int) -> Event:

@@ -95,14 +95,19 @@ class MessageForm:
 
     def event(self, match: re.Match[str], message: str) -> Event:
         """The event of a message that the pattern matches."""
-        groups = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
-        pci, port = groups.pop("pci", None), groups.pop("port", None)
-        kind_of_device = self.device or _TYPES.get(groups.get("driver", ""), "pci")
-        attributes: dict[str, Attribute] = {
-            name: True if name in FLAGS else int(value) if name in INTEGERS else value
-            for name, value in groups.items()
-            if value
-        }
+        pci = port = None
+        attributes: dict[str, Attribute] = {}
+        for name, value in match.groupdict().items():
+            if value is None:
+                continue
+            text = value.strip()
+            if name == "pci":
+                pci = text
+            elif name == "port":
+                port = text
+            elif text:
+                attributes[name] = True if name in FLAGS else int(text) if name in INTEGERS else text
+        kind_of_device = self.device or _TYPES.get(str(attributes.get("driver", "")), "pci")
         variant = self.variant
         for name in ("state", "fs", self.by):
             if isinstance(value := attributes.get(name), str):
@@ -111,18 +116,17 @@ class MessageForm:
             variant = word
         known = kind_meanings()[self.kind, variant]
         return Event(
-            time=None,
-            node=None,
-            source="kernel",
-            kind=self.kind,
-            severity=known.severity,
-            cause=known.cause,
-            action=known.action,
-            device=Device(
-                type=kind_of_device, pci=pci and canonical_pci(pci), port=None if port is None else int(port)
-            ),
-            message=message.strip() or known.description,
-            attributes=attributes,
+            None,
+            None,
+            "kernel",
+            self.kind,
+            None,
+            known.severity,
+            known.cause,
+            known.action,
+            Device(kind_of_device, pci and canonical_pci(pci), None, None, None if port is None else int(port)),
+            message.strip() or known.description,
+            attributes,
         )
 
 

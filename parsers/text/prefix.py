@@ -92,6 +92,7 @@ _KERNEL_LINE = re.compile(
     r" (?P<node>(?!kern\.)[A-Za-z0-9][\w.-]{0,253}) kernel: (?:\[ *\d{1,12}(?:\.\d{1,9})?\] ?|(?!\[ *\d))",
     re.ASCII,
 )
+_REPEATED_HEAD = "message repeated "
 _REPEATED = re.compile(r"message repeated (\d{1,6}) times: \[ ?(.*?)\]?$", re.ASCII)
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
 
@@ -116,6 +117,16 @@ class LogRecord(NamedTuple):
         return self.tag is None or self.tag == "kernel"
 
 
+def kernel_line(text: str) -> re.Match[str] | None:
+    """The prefix of a line of the kernel's, in the form that nearly every line has; its message follows."""
+    return _KERNEL_LINE.match(text)
+
+
+def is_repeated(message: str) -> bool:
+    """Whether a message may stand for several of another."""
+    return message.startswith(_REPEATED_HEAD)
+
+
 class PrefixReader:
     """Takes the prefix off a line. Holds what dmesg's relative times need: the last moment."""
 
@@ -130,12 +141,15 @@ class PrefixReader:
 
         `depth` is how many collectors' prefixes stood before it.
         """
-        if not (line := _KERNEL_LINE.match(text)):
-            return self.by_form(text, depth)
+        line = _KERNEL_LINE.match(text)
+        return self.by_form(text, depth) if line is None else self.read_kernel_line(line)
+
+    def read_kernel_line(self, line: re.Match[str]) -> LogRecord:
+        """The record of what `kernel_line` found."""
         iso, month, day, clock, node = line.groups()
         time = self.stamps.iso(iso) if iso else self.stamps.yearless(month, day, clock)
-        message = text[line.end() :]
-        if message.startswith("message repeated ") and (match := _REPEATED.match(message)):
+        message = line.string[line.end() :]
+        if message.startswith(_REPEATED_HEAD) and (match := _REPEATED.match(message)):
             return LogRecord(time, node, "kernel", match[2], int(match[1]))
         return LogRecord(time, node, "kernel", message)
 

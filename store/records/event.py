@@ -182,7 +182,8 @@ def with_bound_id(event: Event) -> Event:
 
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC with microseconds: 2025-03-01T04:05:06.789000Z."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return f"{utc.isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def parse_time(text: str) -> datetime:

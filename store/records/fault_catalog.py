@@ -194,8 +194,22 @@ def with_kind_meaning(event: Event, variant: str = "") -> Event:
         KeyError: the table has no such kind and variant; a test feeds every decoder, so none is met at run time.
     """
     known = kind_meanings()[event.kind, variant]
-    message = event.message or known.description
-    return replace(event, severity=known.severity, cause=known.cause, action=known.action, message=message)
+    return Event(  # as replace() does, three times as fast
+        event.time,
+        event.node,
+        event.source,
+        event.kind,
+        event.code,
+        known.severity,
+        known.cause,
+        known.action,
+        event.device,
+        event.message or known.description,
+        event.attributes,
+        event.line,
+        event.file,
+        event.id,
+    )
 
 
 # Which measures are counters, and what it means when one rises: the table `catalogs/counters.csv`.

@@ -2,13 +2,16 @@
 
 import random
 
+import pytest
 from fuzz import corpus, mutated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.kernel_messages.decoder import readings
+import parsers.formats.kernel
+from parsers.formats.kernel import KernelParser
+from parsers.kernel_messages.decoder import may_tell, readings
 from parsers.kernel_messages.registry import FAMILIES
-from parsers.text.parser import Context, clean
+from parsers.text.parser import Context, ParseError, clean
 from parsers.text.prefix import PrefixReader
 from parsers.text.stamp import Stamps
 from store.records.event import Event
@@ -68,8 +71,39 @@ def test_damaged_lines_are_read_as_by_their_forms() -> None:
         assert record == by_form.by_form(text)
         tag = None if record.from_kernel() else record.tag
         for _again in range(2):
+            told = [reading for _message, reading in readings(record.message, None) if reading is not None]
+            assert may_tell(record.message) or not told
             for message, reading in readings(record.message, tag):
                 assert (reading and (reading[0].name, reading[1])) == in_turn(message, tag)
+
+
+def test_a_line_is_passed_over_only_where_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parser that looks at the message first gives what one gives that reads every line by its form."""
+    chance, known = random.Random(24), corpus()["kernel"]  # a seed gives the same lines each time
+    texts = [clean(mutated(chance, known)) for _ in range(LINES)]
+    stamped = [f"2026-11-20T22:31:54.1+00:00 gpu-1 kernel: {message_of(text)}" for text in texts]
+    yearless = [f"Nov 20 22:31:54 gpu-1 kernel: {message_of(text)}" for text in texts[:500]]
+    lines = texts + stamped + stamped[:500] + yearless
+    fast = told_by(lines)
+    monkeypatch.setattr(parsers.formats.kernel, "kernel_line", lambda _text: None)
+    assert fast == told_by(lines)
+    assert len(fast) > 500
+
+
+def message_of(text: str) -> str:
+    """What is left of a line without its prefix."""
+    return readers()[0].read(text).message
+
+
+def told_by(lines: list[str]) -> list[object]:
+    """The events of lines, and the errors, in order."""
+    parser, found = KernelParser(Context(year=2026)), list[object]()
+    for number, line in enumerate(lines):
+        try:
+            found += parser.feed(line, number)
+        except ParseError as error:
+            found.append(str(error))
+    return [*found, *parser.flush()]
 
 
 def in_turn(message: str, tag: str | None) -> tuple[str, Event] | None:

@@ -207,16 +207,16 @@ MLX5_FORMS = (
 def merge_mlx5(head: Event, later: Event) -> Event | None:
     """A health report with its dump; a transmit timeout with the queue that stood still."""
     known, details = head.attributes, later.attributes
-    whole = replace(head, attributes={**details, **known})
     if head.kind == "mlx5_health" and head.device == later.device:
         names_the_error = later.kind == head.kind and "synd" in details and "synd" not in known
         if not names_the_error and later.kind != "mlx5_health_detail":
             return None
         graver = SEVERITIES.index(later.severity) > SEVERITIES.index(head.severity)
+        whole = replace(head, attributes={**details, **known})
         return replace(whole, severity=later.severity, action=later.action) if graver else whole
     same_interface = head.device.pci in (None, later.device.pci) and known.get("name") == details.get("name")
     if head.kind == later.kind == "mlx5_tx_timeout" and same_interface:
-        return replace(whole, device=later.device)
+        return replace(head, attributes={**details, **known}, device=later.device)
     return None
 
 

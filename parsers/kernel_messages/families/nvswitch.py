@@ -74,7 +74,7 @@ def _head(code: int, pci: str | None, rest: str, attributes: dict[str, Any]) -> 
     if link:
         attributes["link"] = int(link["link"])
         text = text[link.end() :]
-    for field in _FIELD.finditer(text):
+    for field in _FIELD.finditer(text) if "=" in text else ():
         attributes[field["name"]] = int(field["value"])
     if text.endswith("(First)"):  # the first of the errors that the switch latched
         attributes["first"] = True

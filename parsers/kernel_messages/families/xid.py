@@ -160,26 +160,27 @@ def decode_xid(message: str) -> Event | None:
     match = _XID.match(message)
     if not match:
         return None
-    code, rest = int(match["code"]), match["rest"] or ""
+    place, number, rest = match.groups()
+    code = int(number)
     attributes: dict[str, Attribute] = {}
-    where = _where(match["where"], attributes)
+    where = _where(place, attributes)
     pci = canonical_pci(where)
     if code == 0 or not (pci or where[:4].upper() == "PCI:"):
         return None
-    text = _process(rest, attributes)
+    text = _process(rest, attributes) if rest else ""
     fault = xid(code)
     event = Event(
-        time=None,
-        node=None,
-        source="kernel",
-        kind="xid",
-        code=code,
-        severity=fault.severity if fault else "warning",
-        cause=fault.cause if fault else "unknown",
-        action=fault.action if fault else "run_diagnostics",
-        device=Device(type="gpu", pci=pci),
-        message=text or (fault.description if fault else f"Xid {code}"),
-        attributes=attributes,
+        None,
+        None,
+        "kernel",
+        "xid",
+        code,
+        fault.severity if fault else "warning",
+        fault.cause if fault else "unknown",
+        fault.action if fault else "run_diagnostics",
+        Device("gpu", pci),
+        text or (fault.description if fault else f"Xid {code}"),
+        attributes,
     )
     return _refine(event, text, attributes) if text else event
 
