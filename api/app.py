@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from api.edge import openapi, problem
 from api.edge.admission import Edge, make_edge
 from api.edge.hosts import ServedHosts
-from api.edge.middleware import AnswerWithin, LeanRoutes, MeasureRequests, body_route, packed_route
+from api.edge.middleware import AnswerWithin, LeanRoutes, MeasureRequests, packed_route, sending_route
 from api.edge.openapi import PREFIX
 from api.loops.runner import make_loops
 from api.routes import (
@@ -128,8 +128,8 @@ RESOURCES = (
 # over that.
 _AT_ONCE = {("POST", f"{PREFIX}/heartbeats"): packed_route("post_heartbeats", heartbeats.post_heartbeats)}
 _WRITING = {
-    ("POST", f"{PREFIX}/events"): body_route("post_events", events.post_events),
-    ("POST", f"{PREFIX}/telemetry"): body_route("post_telemetry", telemetry.post_telemetry),
+    ("POST", f"{PREFIX}/events"): sending_route("post_events", events.send_body),
+    ("POST", f"{PREFIX}/telemetry"): sending_route("post_telemetry", telemetry.send_body),
 }
 
 _TAGS = [

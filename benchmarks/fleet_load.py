@@ -216,7 +216,7 @@ class Fleet:
 
     async def _deliver(self, connection: Connection | None, path: str, body: bytes, items: int) -> Connection:
         """Until it is taken. Gives the connection back for the next request."""
-        data = request(path, body)
+        data = request(path, body, self._address)
         backoff = Backoff(0.5, 30.0)
         while True:
             phase, began = self.phase, time.monotonic()
@@ -236,7 +236,7 @@ class Fleet:
             if 200 <= status < 300 and connection is not None:
                 self.tally.taken[path] += items
                 return connection
-            if status in (400, 404, 413, 422):
+            if status in (400, 401, 403, 404, 413, 421, 422):
                 raise RuntimeError(f"POST {path} is refused: {status}")
             if path == "heartbeats":  # the next minute's says the same
                 return connection or Connection()

@@ -110,9 +110,9 @@ class Bodies:
         )
 
 
-def request(path: str, body: bytes) -> bytes:
-    """The bytes of a POST, packed and named as a sidecar does it."""
-    head = f"POST /api/v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+def request(path: str, body: bytes, address: tuple[str, int]) -> bytes:
+    """The bytes of a POST to a host and port, packed and named as a sidecar does it."""
+    head = f"POST /api/v1/{path} HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\nContent-Type: application/json\r\n"
     head += f"Foreshock-Batch: {batch_id(body)}\r\n"
     if len(body) >= _COMPRESS_FROM:
         body = packed(body, "zstd")

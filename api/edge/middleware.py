@@ -9,11 +9,13 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.answers.reply import reply
 from api.edge.admission import retry_after
 from api.edge.auth import Caller, bearer, requires
 from api.edge.body import bounded_body, stay, unpack
 from api.edge.problem import answer, problem
 from api.edge.work_budget import WorkBudget, working
+from api.intake.records import SentRecords
 from api.server.metrics import Metrics
 from api.server.settings import RequestLimits
 from api.server.state import State
@@ -128,7 +130,9 @@ class _Watch:
 
 _ingester = requires("ingest")
 PackedRoute = Callable[[Caller, State, bytes, Request], Awaitable[Response]]
-BodyRoute = Callable[[Caller, State, bytes], Response]
+SendingRoute = Callable[[Caller, State, bytes], SentRecords]
+# What came of so many is told from where it stands: a hop to another thread costs more.
+_FEW_RECORDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +179,26 @@ def packed_route(operation_id: str, route: PackedRoute) -> LeanRoute:
     return LeanRoute(operation_id, serve)
 
 
-def body_route(operation_id: str, route: BodyRoute) -> LeanRoute:
-    """A route that writes to the database: in a thread, with a slot to write once its body is there."""
+def sending_route(operation_id: str, send: SendingRoute) -> LeanRoute:
+    """A route that sends a body's records to the database: in a thread, with a slot to write once the body is there.
+
+    While the database keeps up, the slot is the next one's as soon as the records are sent: many requests wait for one
+    commit, and none of them holds a thread. Where it does not, the slot is kept, so that others find none.
+    """
 
     async def serve(request: Request) -> Response:
         app = request.scope["app"].state
         state: State = app.foreshock
         caller = await _ingester(request, state, app.edge, await bearer(request))
-        async with bounded_body(request, state, app.edge) as packed, app.edge.writes.held():
-            await stay(request)
-            return await run_in_threadpool(lambda: route(caller, state, unpack(request, state, packed)))
+        async with bounded_body(request, state, app.edge) as packed:
+            async with app.edge.writes.held():
+                await stay(request)
+                sent = await run_in_threadpool(lambda: send(caller, state, unpack(request, state, packed)))
+                if sent.written is not None and not sent.keeps_up(app.edge.writes.wait_s):
+                    await asyncio.wrap_future(sent.written)
+            if sent.written is not None:
+                await asyncio.wrap_future(sent.written)
+            return reply(sent.taken() if sent.records <= _FEW_RECORDS else await run_in_threadpool(sent.taken))
 
     return LeanRoute(operation_id, serve)
 

@@ -1,9 +1,12 @@
 """What comes in, into the store: whole requests, together with others; a bad record leaves the others alone."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -20,12 +23,42 @@ from store.tables.bulk_rows import upsert_last_seen
 from store.telemetry.hours import append_rollups
 
 
+@dataclass(frozen=True, slots=True)
+class SentRecords:
+    """Records on their way into the store, with those of others. `keeps_up`: whether the store takes them in time,
+    nothing waiting for longer than so many seconds."""
+
+    records: int
+    written: "Future[Any] | None"  # None: there are none
+    keeps_up: Callable[[float], bool]
+    _taken: Callable[[], IntakeResult]
+
+    def taken(self) -> IntakeResult:
+        """What came of them, once they are written.
+
+        Raises:
+            SQLAlchemyError: the database did not take them.
+        """
+        return self._taken()
+
+
 def take_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> IntakeResult:
     """Append events, and those to make incidents of to the intake, in one transaction; the loop `incidents` does so."""
+    return send_events(state, events, rejected, resource).taken()
+
+
+def send_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> SentRecords:
+    """The same, not waited for."""
     count_rejected(state.metrics, resource, rejected)
-    new = _append(state, events) if events else ()
-    tell_new(state, new)
-    return IntakeResult(len(new), len(events) - len(new), rejected[:MAX_REJECTED_SHOWN])
+    own = [with_id(event) for event in events]
+    written = state.joint_events.send(own, partial(_append_all, state)) if own else None
+
+    def taken() -> IntakeResult:
+        new = [] if written is None else _new_of(written.result(), own)
+        tell_new(state, new)
+        return IntakeResult(len(new), len(own) - len(new), rejected[:MAX_REJECTED_SHOWN])
+
+    return SentRecords(len(own), written, state.joint_events.keeps_up, taken)
 
 
 def tell_new(state: State, new: Sequence[Event]) -> None:
@@ -37,11 +70,8 @@ def tell_new(state: State, new: Sequence[Event]) -> None:
         state.metrics.count_events(source, count)
 
 
-def _append(state: State, events: Sequence[Event]) -> Sequence[Event]:
-    """Append events, together with those of other requests that wait; returns those of these that were new."""
-    own = [with_id(event) for event in events]
-    new = state.joint_events.write(own, partial(_append_all, state))
-    # Of two requests with the same event at the same moment one has it new.
+def _new_of(new: NewById, own: Sequence[Event]) -> list[Event]:
+    """Those of one request that were new. Of two requests with the same event at the same moment one has it new."""
     return [event for event in (_popped(new, event) for event in own) if event is not None]
 
 
@@ -92,11 +122,21 @@ def with_own_table(days: Iterable[date], received: datetime) -> set[date]:
 
 def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> IntakeResult:
     """Store telemetry roll-ups; one of a node and hour that is there is replaced."""
+    return send_rollups(state, rollups, rejected).taken()
+
+
+def send_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> SentRecords:
+    """The same, not waited for."""
     count_rejected(state.metrics, "telemetry", rejected)
-    if rollups:
-        state.joint_rollups.write(rollups, partial(_append_rollups, state))
-        state.news.set()
-    return IntakeResult(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
+    written = state.joint_rollups.send(rollups, partial(_append_rollups, state)) if rollups else None
+
+    def taken() -> IntakeResult:
+        if written is not None:
+            written.result()
+            state.news.set()
+        return IntakeResult(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
+
+    return SentRecords(len(rollups), written, state.joint_rollups.keeps_up, taken)
 
 
 def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:

@@ -8,12 +8,12 @@ from pydantic import BaseModel, Field
 from api.answers.node_states import with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
 from api.answers.reply import listing, reply
-from api.edge.auth import Ingester, Reader
+from api.edge.auth import Caller, Ingester, Reader
 from api.edge.body import Body, records_body
 from api.edge.openapi import PREFIX, answer
 from api.intake.entries import events_of
-from api.intake.records import take_events
-from api.server.state import Server
+from api.intake.records import SentRecords, send_events
+from api.server.state import Server, State
 from store.events.event_pages import EventWindow, event_page
 from store.records.event import Device, Event, to_wire
 from wire.events import BatchResultJson, EventJson
@@ -48,8 +48,13 @@ _EXAMPLE = to_wire(
 )
 def post_events(caller: Ingester, server: Server, body: Body) -> Response:
     """Append events; sending one again changes nothing. A bad record is named and leaves the others alone."""
+    return reply(send_body(caller, server, body).taken())
+
+
+def send_body(caller: Caller, server: State, body: bytes) -> SentRecords:
+    """Read the events of a body and send them to the store."""
     events, rejected = events_of(body, caller)
-    return reply(take_events(server, events, rejected, "events"))
+    return send_events(server, events, rejected, "events")
 
 
 class EventQuery(BaseModel):

@@ -14,8 +14,8 @@ from api.edge.auth import Caller, Ingester
 from api.edge.body import Body, records_body
 from api.edge.openapi import PREFIX, answer
 from api.intake.entries import check_age, check_name, check_time, own_node, records, sift
-from api.intake.records import take_rollups
-from api.server.state import Server
+from api.intake.records import SentRecords, send_rollups
+from api.server.state import Server, State
 from store.events.append import MAX_AHEAD
 from store.records.event import RecordError, parse_time
 from store.records.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of, sensor_range
@@ -52,11 +52,16 @@ def post_telemetry(caller: Ingester, server: Server, body: Body) -> Response:
 
     `devices` holds of each device and measure its minimum, maximum, mean, last value, and how often it changed.
     """
+    return reply(send_body(caller, server, body).taken())
+
+
+def send_body(caller: Caller, server: State, body: bytes) -> SentRecords:
+    """Read the roll-ups of a body and send them to the store."""
     # Clocks are wrong: an hour of 2999 would stay the newest of the whole store.
     latest = max(server.clock(), datetime.now(UTC)) + MAX_AHEAD
     rollups, rejected = sift(records(body), lambda value: own_rollup(caller, read_rollup(value, latest)))
     caller.count(rollup.node for rollup in rollups)
-    return reply(take_rollups(server, rollups, rejected))
+    return send_rollups(server, rollups, rejected)
 
 
 def own_rollup(caller: Caller, rollup: Rollup) -> Rollup:

@@ -2,14 +2,17 @@
 
     joint = JointWrites(most_items=5_000, shared=is_away)
     answer = joint.write(items, append)      # `append` is called with these and with those of others that wait
+    future = joint.send(items, append)       # the same for who has something else to do meanwhile
 
-The first that comes writes; whoever comes meanwhile waits, and the next one writes for all of them. Nobody is answered
-before the commit. An error of one request's items is reported to that request alone.
+Whoever comes while others are written waits, and the next transaction is for all who wait. Nobody is answered before
+the commit. An error of one request's items is reported to that request alone.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -18,17 +21,20 @@ R = TypeVar("R")
 
 # While the database takes one transaction's rows another one's are prepared.
 _WRITERS = 2
+# A writer's thread that finds nothing waits so long for more.
+_LINGER_S = 2.0
+# More than so many items that wait, and whoever sends more holds back those who would send still more.
+_MOST_WAITING = 20_000
 
 
 @dataclass(slots=True, eq=False)
 class _WriteRequest(Generic[T, R]):
-    """One request's items, and what came of them once `written` is set."""
+    """One request's items, how they are written, and since when they wait."""
 
     items: Sequence[T]
-    written: threading.Event = field(default_factory=threading.Event)
-    taken: bool = False
-    answers: tuple[R, ...] = ()
-    error: BaseException | None = None
+    work: Callable[[Sequence[T]], R]
+    answer: "Future[R]" = field(default_factory=Future)
+    since: float = field(default_factory=time.monotonic)
 
 
 class JointWrites(Generic[T, R]):
@@ -42,9 +48,10 @@ class JointWrites(Generic[T, R]):
     def __init__(self, most_items: int, shared: Callable[[BaseException], bool]) -> None:
         self._most_items = most_items
         self._shared = shared
-        self._writers = threading.Semaphore(_WRITERS)
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._waiting: deque[_WriteRequest[T, R]] = deque()
+        self._items = 0  # of those that wait
+        self._writers = self._idle = 0
 
     def write(self, items: Sequence[T], work: Callable[[Sequence[T]], R]) -> R:
         """What `work` answers for items among which these are; it is the same for all and stores all or nothing.
@@ -52,50 +59,65 @@ class JointWrites(Generic[T, R]):
         Raises:
             Exception: what `work` raised for these items.
         """
-        part: _WriteRequest[T, R] = _WriteRequest(items)
-        with self._lock:
+        return self.send(items, work).result()
+
+    def send(self, items: Sequence[T], work: Callable[[Sequence[T]], R]) -> "Future[R]":
+        """The same, not waited for. One that is cancelled before its turn is not written."""
+        part: _WriteRequest[T, R] = _WriteRequest(items, work)
+        with self._changed:
             self._waiting.append(part)
-        with self._writers:
-            self._write(self._taken(part), work)
-        part.written.wait()
-        if part.error is not None:
-            raise part.error
-        return part.answers[0]
+            self._items += len(items)
+            if self._idle:
+                self._changed.notify()
+            elif self._writers < _WRITERS:
+                self._writers += 1
+                threading.Thread(target=self._run, name="joint-writes", daemon=True).start()
+        return part.answer
 
-    def _taken(self, own: _WriteRequest[T, R]) -> list[_WriteRequest[T, R]]:
-        """This request's part and the oldest of the others that wait; nothing where another writer has it."""
-        with self._lock:
-            if own.taken:
-                return []
-            self._waiting.remove(own)
-            taken, count = [own], len(own.items)
-            while self._waiting and count + len(self._waiting[0].items) <= self._most_items:
-                count += len(self._waiting[0].items)
-                taken.append(self._waiting.popleft())
-            for part in taken:
-                part.taken = True
-            return taken
+    def keeps_up(self, within_s: float) -> bool:
+        """Whether little waits, and nothing for longer than so many seconds."""
+        with self._changed:
+            late = bool(self._waiting) and time.monotonic() - self._waiting[0].since > within_s
+            return self._items <= _MOST_WAITING and not late
 
-    def _write(self, parts: Sequence[_WriteRequest[T, R]], work: Callable[[Sequence[T]], R]) -> None:
+    def _run(self) -> None:
+        """Write what waits, until nothing has come for a while."""
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._idle += 1
+                    self._changed.wait_for(lambda: self._waiting, _LINGER_S)
+                    self._idle -= 1
+                    if not self._waiting:
+                        self._writers -= 1
+                        return
+                parts = self._taken()
+            self._write(parts)
+
+    def _taken(self) -> list[_WriteRequest[T, R]]:
+        """The oldest of those that wait, as many as a transaction holds."""
+        taken: list[_WriteRequest[T, R]] = []
+        count = 0
+        while self._waiting and (not taken or count + len(self._waiting[0].items) <= self._most_items):
+            part = self._waiting.popleft()
+            self._items -= len(part.items)
+            if part.answer.set_running_or_notify_cancel():
+                count += len(part.items)
+                taken.append(part)
+        return taken
+
+    def _write(self, parts: Sequence[_WriteRequest[T, R]]) -> None:
         if not parts:
             return
         try:
-            answers = (work([item for part in parts for item in part.items]),)
-        except BaseException as error:
+            answer = parts[0].work([item for part in parts for item in part.items])
+        except BaseException as error:  # noqa: BLE001  # it is told to those whose items they were
             if len(parts) > 1 and isinstance(error, Exception) and not self._shared(error):
                 for part in parts:
-                    self._write([part], work)
+                    self._write([part])
                 return
-            _answer_all(parts, error=error)
-            if not isinstance(error, Exception):
-                raise
+            for part in parts:
+                part.answer.set_exception(error)
         else:
-            _answer_all(parts, answers)
-
-
-def _answer_all(
-    parts: Sequence[_WriteRequest[T, R]], answers: tuple[R, ...] = (), error: BaseException | None = None
-) -> None:
-    for part in parts:
-        part.answers, part.error = answers, error
-        part.written.set()
+            for part in parts:
+                part.answer.set_result(answer)

@@ -298,7 +298,7 @@ def test_a_database_that_fails_is_a_503_with_its_reason(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("api.routes.events.take_events", fail)
+    monkeypatch.setattr("api.routes.events.send_events", fail)
     with TestClient(app, raise_server_exceptions=False) as client:
         answer = client.post("/api/v1/events", json=[])
         reason = why_unavailable(error)

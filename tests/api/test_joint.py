@@ -1,6 +1,7 @@
 """Requests that share a transaction: nobody is answered before the commit, nobody pays for another's mistake."""
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -54,8 +55,9 @@ def test_who_comes_while_others_write_is_written_with_the_others_that_wait() -> 
     """Two write at a time; the five that come meanwhile are one transaction."""
     writes, store = joint(), Recorder()
     with ThreadPoolExecutor(8) as pool:
-        first = [pool.submit(writes.write, [n], store.write) for n in (1, 2)]
-        for _ in first:
+        first = []
+        for n in (1, 2):
+            first.append(pool.submit(writes.write, [n], store.write))
             store.begun.acquire()
         later = []
         for n in range(3, 8):
@@ -71,8 +73,9 @@ def test_a_transaction_holds_no_more_than_its_limit_but_any_one_request() -> Non
     """Seven and seven are two transactions of ten, and thirty are one of their own."""
     writes, store = joint(most_items=10), Recorder()
     with ThreadPoolExecutor(8) as pool:
-        first = [pool.submit(writes.write, [n], store.write) for n in (1, 2)]
-        for _ in first:
+        first = []
+        for n in (1, 2):
+            first.append(pool.submit(writes.write, [n], store.write))
             store.begun.acquire()
         later = []
         for place, size in enumerate((7, 7, 30), start=1):
@@ -87,8 +90,9 @@ def test_a_request_that_does_not_fit_is_told_so_alone() -> None:
     """The others of its transaction are written without it."""
     writes, store = joint(), Recorder()
     with ThreadPoolExecutor(8) as pool:
-        first = [pool.submit(writes.write, [n], store.write) for n in (1, 2)]
-        for _ in first:
+        first = []
+        for n in (1, 2):
+            first.append(pool.submit(writes.write, [n], store.write))
             store.begun.acquire()
         later = []
         for place, item in enumerate((3, -4, 5), start=1):
@@ -114,8 +118,9 @@ def test_a_database_that_is_away_is_asked_once_for_all() -> None:
         raise OperationalError("INSERT", {}, Exception("gone"))
 
     with ThreadPoolExecutor(8) as pool:
-        first = [pool.submit(writes.write, [n], away) for n in (1, 2)]
-        for _ in first:
+        first = []
+        for n in (1, 2):
+            first.append(pool.submit(writes.write, [n], away))
             begun.acquire()
         later = []
         for n in range(3, 6):
@@ -138,6 +143,51 @@ def test_a_writer_that_is_ended_leaves_nobody_waiting() -> None:
     with pytest.raises(KeyboardInterrupt):
         writes.write([1], interrupted)
     assert writes.write([2], len) == 1
+
+
+def test_what_is_cancelled_before_its_turn_is_not_written() -> None:
+    """Its sender is gone, and sends it again; what is being written is written."""
+    writes, store = joint(), Recorder()
+    first = []
+    for n in (1, 2):
+        first.append(writes.send([n], store.write))
+        store.begun.acquire()
+    later = [writes.send([n], store.write) for n in (3, 4, 5)]
+    assert (later[1].cancel(), first[0].cancel()) == (True, False)
+    store.free.set()
+    assert [sent.result(patience(30)) for sent in (*first, later[0], later[2])] == [1, 1, 2, 2]
+    assert sorted(map(tuple, store.together)) == [(1,), (2,), (3, 5)]
+
+
+def test_whether_it_keeps_up_is_told_by_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By how much, and by how long the oldest has waited; what is written waits no more."""
+    monkeypatch.setattr("api.server.joint_writes._MOST_WAITING", 10)
+    writes, store = joint(), Recorder()
+    sent = []
+    for n in (1, 2):
+        sent.append(writes.send([n], store.write))
+        store.begun.acquire()
+    assert writes.keeps_up(0.0)
+    sent.append(writes.send([3], store.write))
+    assert (writes.keeps_up(3600.0), writes.keeps_up(0.0)) == (True, False)
+    sent.append(writes.send([4] * 10, store.write))
+    assert not writes.keeps_up(3600.0)
+    store.free.set()
+    for one in sent:
+        one.result(patience(30))
+    assert writes.keeps_up(0.0)
+
+
+def test_a_writer_that_had_nothing_to_do_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread ends after a while, and another one begins."""
+    monkeypatch.setattr("api.server.joint_writes._LINGER_S", 0.01)
+    writes = joint()
+    assert writes.write([1], len) == 1
+    deadline = time.monotonic() + patience(30)
+    while writes._writers and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert writes._writers == 0
+    assert writes.write([1, 2], len) == 2
 
 
 def test_many_threads_at_once_lose_nothing_and_double_nothing() -> None:
