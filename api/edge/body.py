@@ -16,6 +16,9 @@ from api.server.state import Server, State
 from parsers.text.packed import PackedError, unzipped, unzstd
 from wire.message import JsonBody, body_schema
 
+# A body that is no larger, unpacked, may be read in the event loop: whatever it is made of, it holds up nobody.
+SMALL_BYTES = 16 * 1024
+
 
 @asynccontextmanager
 async def bounded_body(request: Request, server: State, edge: Edge) -> AsyncIterator[bytes]:

@@ -10,11 +10,11 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.answers.reply import reply
-from api.edge.admission import retry_after
+from api.edge.admission import Edge, retry_after
 from api.edge.auth import Caller, bearer, requires
-from api.edge.body import bounded_body, stay, unpack
+from api.edge.body import SMALL_BYTES, bounded_body, stay, unpack, unpacked_within
 from api.edge.problem import answer, problem
-from api.edge.work_budget import WorkBudget, working
+from api.edge.work_budget import WorkBudget, uncounted, working
 from api.intake.records import SentRecords
 from api.server.metrics import Metrics
 from api.server.settings import RequestLimits
@@ -167,40 +167,54 @@ class LeanRoutes:
 
 
 def packed_route(operation_id: str, route: PackedRoute) -> LeanRoute:
-    """A route that takes the body as it was sent, and holds no slot."""
+    """A route that takes the body as it was sent, holds no slot, and bounds its own work."""
 
     async def serve(request: Request) -> Response:
         app = request.scope["app"].state
         caller = await _ingester(request, app.foreshock, app.edge, await bearer(request))
         async with bounded_body(request, app.foreshock, app.edge) as packed:
-            with working(WorkBudget(app.foreshock.settings.limits.work_s)):  # it is not under AnswerWithin
-                return await route(caller, app.foreshock, packed, request)
+            return await route(caller, app.foreshock, packed, request)
 
     return LeanRoute(operation_id, serve)
 
 
 def sending_route(operation_id: str, send: SendingRoute) -> LeanRoute:
-    """A route that sends a body's records to the database: in a thread, with a slot to write once the body is there.
+    """A route that sends a body's records to the database.
 
-    While the database keeps up, the slot is the next one's as soon as the records are sent: many requests wait for one
-    commit, and none of them holds a thread. Where it does not, the slot is kept, so that others find none.
+    A small body is read where it stands, in the event loop: a hop to another thread costs more. Any other is read in a
+    thread, with a slot to write once it is there. Many requests wait for one commit, and while the database keeps up
+    none of them holds a thread or a slot. Where it does not, slots are kept, so that others find none.
     """
 
     async def serve(request: Request) -> Response:
         app = request.scope["app"].state
         state: State = app.foreshock
-        caller = await _ingester(request, state, app.edge, await bearer(request))
-        async with bounded_body(request, state, app.edge) as packed:
-            async with app.edge.writes.held():
-                await stay(request)
-                sent = await run_in_threadpool(lambda: send(caller, state, unpack(request, state, packed)))
-                if sent.written is not None and not sent.keeps_up(app.edge.writes.wait_s):
-                    await asyncio.wrap_future(sent.written)
+        edge: Edge = app.edge
+        caller = await _ingester(request, state, edge, await bearer(request))
+        async with bounded_body(request, state, edge) as packed:
+            await stay(request)
+            sent = None
+            if len(packed) <= SMALL_BYTES and keeps_up(state, edge):
+                with uncounted():
+                    body = unpacked_within(request, packed, SMALL_BYTES)
+                    sent = None if body is None else send(caller, state, body)
+            if sent is None:
+                async with edge.writes.held():
+                    await stay(request)
+                    sent = await run_in_threadpool(lambda: send(caller, state, unpack(request, state, packed)))
+                    if sent.written is not None and not keeps_up(state, edge):
+                        await asyncio.wrap_future(sent.written)
             if sent.written is not None:
                 await asyncio.wrap_future(sent.written)
             return reply(sent.taken() if sent.records <= _FEW_RECORDS else await run_in_threadpool(sent.taken))
 
     return LeanRoute(operation_id, serve)
+
+
+def keeps_up(state: State, edge: Edge) -> bool:
+    """Whether the database takes in time what is sent to it: nothing waits for longer than a request for its slot."""
+    within_s = edge.writes.wait_s
+    return state.joint_events.keeps_up(within_s) and state.joint_rollups.keeps_up(within_s)
 
 
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})

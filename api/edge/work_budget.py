@@ -62,15 +62,14 @@ def working(budget: WorkBudget) -> Iterator[None]:
         _current.reset(token)
 
 
-def check_wanted() -> None:
-    """Before a step that cannot be parted, as a transaction: whether anybody waits for it.
-
-    Raises:
-        Problem: as of `WorkBudget.check`.
-    """
-    budget = _current.get()
-    if budget is not None:
-        budget.check()
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """What is small is not counted: to ask for a thread's time is to give up the processor, as profiles show."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def worked(items: Iterable[T]) -> Iterator[T]:

@@ -25,12 +25,10 @@ from store.telemetry.hours import append_rollups
 
 @dataclass(frozen=True, slots=True)
 class SentRecords:
-    """Records on their way into the store, with those of others. `keeps_up`: whether the store takes them in time,
-    nothing waiting for longer than so many seconds."""
+    """Records on their way into the store, with those of others."""
 
     records: int
     written: "Future[Any] | None"  # None: there are none
-    keeps_up: Callable[[float], bool]
     _taken: Callable[[], IntakeResult]
 
     def taken(self) -> IntakeResult:
@@ -58,7 +56,7 @@ def send_events(state: State, events: Sequence[Event], rejected: Sequence[Reject
         tell_new(state, new)
         return IntakeResult(len(new), len(own) - len(new), rejected[:MAX_REJECTED_SHOWN])
 
-    return SentRecords(len(own), written, state.joint_events.keeps_up, taken)
+    return SentRecords(len(own), written, taken)
 
 
 def tell_new(state: State, new: Sequence[Event]) -> None:
@@ -78,11 +76,12 @@ def _new_of(new: NewById, own: Sequence[Event]) -> list[Event]:
 def _popped(new: NewById, event: Event) -> Event | None:
     """The event as it was stored, where it was new: another node's event may have had its id."""
     owner = owner_of(event.node, event.run())
-    for name in (event.id, bound_id(event.id or "", owner)):
-        stored = new.get(name)
-        if stored is not None and owner_of(stored.node, stored.run()) == owner:
-            return new.pop(name)
-    return None
+    return _popped_as(new, event.id, owner) or _popped_as(new, bound_id(event.id or "", owner), owner)
+
+
+def _popped_as(new: NewById, name: str | None, owner: str) -> Event | None:
+    stored = new.get(name)
+    return new.pop(name) if stored is not None and owner_of(stored.node, stored.run()) == owner else None
 
 
 def _append_all(state: State, events: Sequence[Event]) -> NewById:
@@ -136,7 +135,7 @@ def send_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rej
             state.news.set()
         return IntakeResult(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
 
-    return SentRecords(len(rollups), written, state.joint_rollups.keeps_up, taken)
+    return SentRecords(len(rollups), written, taken)
 
 
 def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:

@@ -40,15 +40,17 @@ from store.database.coordination import FAULTS
 from store.database.partitions import KEEP_AHEAD, ensure_days
 from store.database.retention import prune
 from store.events.event_pages import newest_time
+from store.events.incident_intake import MOST_EVENTS
 from store.hints.policy_history import newest_policy, note_policy, note_rules
 from store.nodes.node_states import newest_scoring
 
 # Features age even when nothing comes in: silence is a sign, too.
 _RESCORE = timedelta(hours=1)
 _HORIZON_H = 24
-# Between two folds, in a flood: so many times as long as the last one took, and no longer than this.
+# Between two turns, in a flood: so many times as long as the last one took, and no longer than this: incidents shall
+# not be much older than their events, and hints look at all nodes each time.
 _REST = 3.0
-_REST_S = 2.0
+_FOLD_REST_S, _POLICY_REST_S, _CHECKS_REST_S = 1.0, 5.0, 2.0
 # Seconds between tries while a scheduler is away, doubling; with jitter between half and the whole.
 FIRST_S, MOST_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
@@ -216,7 +218,8 @@ class Turns:
         if decision != Decision():
             self._state.wakes.hints()
         if self._state.wakes.policy.is_set() and keep_on():
-            time.sleep(min(_REST * (time.perf_counter() - began), _REST_S))  # in a flood, the requests' turn
+            # In a flood, the requests' turn.
+            time.sleep(min(_REST * (time.perf_counter() - began), _POLICY_REST_S))
 
     def watch(self, _keep_on: Callable[[], bool]) -> None:
         """See what other processes have changed."""
@@ -248,7 +251,7 @@ class Turns:
 
         def paced() -> bool:
             nonlocal began
-            time.sleep(min(time.perf_counter() - began, _REST_S))  # a year to catch up with: the requests' turn
+            time.sleep(min(time.perf_counter() - began, _CHECKS_REST_S))  # a year to catch up with: the requests' turn
             began = time.perf_counter()
             return keep_on()
 
@@ -309,7 +312,7 @@ class Turns:
         """Make incidents of the fault events that came in, until none waits.
 
         After each fold some time is left to the requests: in a flood both want the same processor, and a fold of
-        more faults costs less for each.
+        more faults costs less for each. Where more waits than one fold takes, it goes on at once.
         """
         while keep_on():
             began = time.perf_counter()
@@ -317,7 +320,8 @@ class Turns:
             if not folded:
                 return
             self._state.metrics.folded.inc(folded)
-            time.sleep(min(_REST * (time.perf_counter() - began), _REST_S))
+            if folded < MOST_EVENTS:
+                time.sleep(min(_REST * (time.perf_counter() - began), _FOLD_REST_S))
 
     def verdicts(self, keep_on: Callable[[], bool]) -> None:
         """Explain what came in, until nothing waits; then rest as long as that took, for the requests want a turn."""

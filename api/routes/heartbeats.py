@@ -7,9 +7,10 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.answers.reply import reply
 from api.edge.auth import Caller, Ingester
-from api.edge.body import Packed, records_body, unpack, unpacked_within
+from api.edge.body import SMALL_BYTES, Packed, records_body, unpack, unpacked_within
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
+from api.edge.work_budget import WorkBudget, uncounted, working
 from api.intake.entries import MAX_REJECTED_SHOWN, IntakeResult, count_rejected, records, sift
 from api.intake.heartbeat_record import own_report, read_heartbeat
 from api.server.state import Server, State
@@ -17,9 +18,6 @@ from wire.events import BatchResultJson
 
 router = APIRouter(prefix=PREFIX, tags=["sidecars"])
 
-# A body of one heartbeat is decoded where it stands, in the event loop: a hop to another thread costs more. So it is
-# small once it is unpacked, too.
-_SMALL_BYTES = 16 * 1024
 _EXAMPLE: dict[str, Any] = {
     "node": "gpu-017",
     "time": "2025-03-01T04:05:06Z",
@@ -54,10 +52,14 @@ _EXAMPLE: dict[str, Any] = {
 )
 async def post_heartbeats(caller: Ingester, server: Server, packed: Packed, request: Request) -> Response:
     """Note that nodes are alive, and how their sidecars fare; written within a second or two."""
-    small = unpacked_within(request, packed, _SMALL_BYTES) if len(packed) <= _SMALL_BYTES else None
-    if small is not None:
-        return _take(caller, server, small)
-    return await run_in_threadpool(lambda: _take(caller, server, unpack(request, server, packed)))
+    # A body of one heartbeat is read where it stands: a hop to another thread costs more.
+    if len(packed) <= SMALL_BYTES:
+        with uncounted():
+            small = unpacked_within(request, packed, SMALL_BYTES)
+            if small is not None:
+                return _take(caller, server, small)
+    with working(WorkBudget(server.settings.limits.work_s)):
+        return await run_in_threadpool(lambda: _take(caller, server, unpack(request, server, packed)))
 
 
 def _take(caller: Caller, server: State, body: bytes) -> Response:

@@ -174,6 +174,7 @@ def _serve_one(start: _Start, engine: sa.Engine, place: Member | tuple[str, int]
         port=port,
         http=PatientProtocol,
         ws="none",
+        loop="asyncio",  # uvloop takes one new connection a turn: in a flood of events nobody else got in
         ssl_context_factory=None if tls is None else lambda _config, _default: tls,
         log_level="warning",
         log_config=None,  # as every command logs

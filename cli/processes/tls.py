@@ -50,7 +50,7 @@ class ServerTls(ssl.SSLContext):
         self._newest = read_tls(settings)
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        """A new connection: asyncio and uvloop begin it here."""
+        """A new connection: asyncio begins it here."""
         return self._newest.wrap_bio(*arguments, **options)
 
     def take(self, settings: TlsSettings) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -176,6 +177,25 @@ def test_the_pace_is_looked_at_until_it_is_cancelled() -> None:
         return late, pace.behind_s()
 
     assert asyncio.run(watched()) == (True, 0.0)
+
+
+@pytest.mark.parametrize("path", ["events", "telemetry"])
+def test_a_small_body_needs_no_slot_while_the_database_keeps_up(
+    engine: sa.Engine, clock: Clock, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large one does; and where the database is behind, so does any."""
+    app = create_app(replace(QUIET, limits=RequestLimits(max_writes=1, slot_wait_s=0.01)), engine, clock)
+    slot = app.state.edge.writes._free
+    record = RECORDS[path]
+    with TestClient(app) as client:
+        assert client.post(f"/api/v1/{path}", json=record).status_code == 200
+        asyncio.run(slot.acquire())
+        assert client.post(f"/api/v1/{path}", json=record).status_code == 200
+        assert client.post(f"/api/v1/{path}", json=[record] * 300).status_code == 503
+        monkeypatch.setattr("api.edge.middleware.keeps_up", lambda *_: False)
+        assert client.post(f"/api/v1/{path}", json=record).status_code == 503
+        slot.release()
+        assert client.post(f"/api/v1/{path}", json=[record] * 300).status_code == 200
 
 
 def test_bodies_share_one_room() -> None:

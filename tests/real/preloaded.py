@@ -26,7 +26,7 @@ FORESHOCK = str(Path(sys.executable).with_name("foreshock"))
 _SET_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 _MODULES = [
     *("cli.main", "cli.commands.serve", "cli.config.server", "cli.config.settings_file", "cli.processes.http_server"),
-    *("api.app", "uvicorn.loops.uvloop", "uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on"),
+    *("api.app", "uvicorn.loops.asyncio", "uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on"),
     *("cli.commands.sidecar", "cli.config.sidecar", "collectors.agent.sidecar", "collectors.agent.metrics_server"),
     *("collectors.sources.file", "parsers.formats.kernel"),
 ]
