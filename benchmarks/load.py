@@ -146,7 +146,8 @@ def _settle(database: FleetPostgres, tally: Tally, probes: int) -> tuple[float, 
     taken = tally.taken["events"]
     query = (
         "SELECT count(*), count(DISTINCT pid), coalesce(min(pid), 1), coalesce(max(pid), 0) "
-        "FROM (SELECT (attributes->>'pid')::bigint pid FROM events WHERE node LIKE %s) found"
+        "FROM (SELECT (attributes->>'pid')::bigint pid FROM events WHERE node LIKE %s"
+        " AND attributes->>'load' IS NOT NULL) found"  # the server makes some of its own: ports that flap
     )
     held = tuple(int(str(value)) for value in database.rows(query, f"{PREFIX}%")[0])
     if held != (taken, taken, 1, taken):

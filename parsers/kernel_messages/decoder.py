@@ -96,6 +96,8 @@ _NEXT = re.compile(r"(?<!^)(?:NVRM: Xid \(|nvidia-nvswitch\d{1,4}: SXid \()")
 # Linux cuts the name of a process at so many bytes.
 _COMM_BYTES = 15
 _DRIVER_HEAD = "NVRM: "
+# Of messages that begin so nearly all tell something.
+_OF_DRIVERS = (_DRIVER_HEAD, _SWITCH_HEAD)
 
 # The family that knows a message, and its event.
 Reading: TypeAlias = tuple[MessageFamily, Event]
@@ -268,7 +270,7 @@ def may_tell(text: str) -> bool:
 
     No is sure.
     """
-    return len(text) > _REMEMBERED_LENGTH or _tells(text)
+    return len(text) > _REMEMBERED_LENGTH or text.startswith(_OF_DRIVERS) or _tells(text)
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -196,6 +196,8 @@ def decode(
             if on_error is not None:
                 on_error(number, error)
             continue
+        if not found:
+            continue
         if isinstance(found, list):  # whole already: nothing more can go wrong
             yield from found if file is None else [replace(event, file=file) for event in found]
         else:

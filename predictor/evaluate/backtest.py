@@ -278,6 +278,8 @@ def judge_backtest(rows: BacktestRows, progress: Progress | None = None, run: Ex
     lesson = _FoldData(rows.lesson, rows.settings, rows.prior)
     scores, served = _score_folds(lesson, rows.judging, rows.planned, run or InProcess(), progress)
     found = _judge(rows.population, (rows.judging, rows.ranks()), scores, rows.settings, list(served))
+    if not found.report["positives"] and all(one["kind"] == "prior" for one in served.values()):
+        _fit(lesson, rows.planned.folds[-1])  # nothing to learn from, and nothing to judge by: it says what is wanting
     more = {"served": list(served.values()), "doubts": found.report["doubts"] + rows.doubts}
     return replace(found, report=found.report | more)
 
@@ -341,11 +343,21 @@ def _score_fold(lesson: _FoldData, requested: tuple[Fold, Grid]) -> tuple[Floats
     fold, values = requested
     try:
         learned = _fit(lesson, fold)
-    except TooFewPositivesError:
-        return None
+    except TooFewPositivesError as error:
+        return _by_prior(lesson, values, error)
     reported = {"kind": learned.kind, "why": learned.why, "settings": asdict(learned.settings)}
     reported["last_folds"] = learned.figures
     return learned.model.probability(values), reported
+
+
+def _by_prior(lesson: _FoldData, values: Grid, error: TooFewPositivesError) -> tuple[Floats, dict[str, Any]] | None:
+    """What other clusters taught, as a site without a model is scored; None where there is no such thing."""
+    horizon_h = lesson.settings.horizon_h
+    if lesson.prior is None or horizon_h not in lesson.prior.evidence:
+        return None
+    alone = lesson.prior.model(lesson.whole.features, horizon_h)
+    why = f"prior of other clusters: {error}"
+    return alone.probability(values), {"kind": "prior", "why": why, "settings": None, "last_folds": {}}
 
 
 def _fit(lesson: _FoldData, fold: Fold) -> ModelChoice:
