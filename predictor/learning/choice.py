@@ -42,6 +42,7 @@ from predictor.model.fit import (
     TooFewPositivesError,
     calibrate,
     fit_line,
+    sharpened,
     suited_settings,
 )
 from predictor.model.forest import Forest
@@ -218,12 +219,17 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
     unbeaten, why = choose(figures, lesson.baselines, best)
     if unbeaten is not None:
         return _of_rates(lesson, unbeaten, why, trial.settings, figures, expected_rate(lesson, known))
-    level = CalibrationLine(offset=level_of(best, trials))
-    seen = replace(trials[best], log_odds=level.of(trials[best].log_odds))
-    line = calibrate(seen, trial.last) if trial.outages >= LEAST_OUTAGES else CalibrationLine()
+    lines = [CalibrationLine(offset=level_of(best, trials))]
+    seen = trials[best].through(lines[0])
+    if best != PRIOR:
+        lines.append(sharpened(seen))
+        seen = seen.through(lines[1])
+    if trial.outages >= LEAST_OUTAGES:
+        lines.append(calibrate(seen, trial.last))
     trees = lesson.fit(trial.settings)
     model = trees if best == TREES or known is None else made(best, lesson, trees, known)
-    model = with_calibration(with_calibration(model, level), line)
+    for line in lines:
+        model = with_calibration(model, line)
     return ModelChoice(model, CONTENDERS[best].kind, why, trial.settings, figures)
 
 

@@ -1,10 +1,12 @@
 """The line from log-odds to probabilities."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from predictor.model.fit import CalibrationLine, HeldOutScores, calibrate, fit_line
+from predictor.model.fit import CalibrationLine, HeldOutScores, calibrate, fit_line, sharpened
 from predictor.model.forest import sigmoid
 
 
@@ -57,6 +59,29 @@ def test_a_past_that_misleads_is_not_followed() -> None:
         np.ones(25_000),
     )
     assert calibrate(rows, np.arange(25_000) >= 5_000) == CalibrationLine()
+
+
+def test_a_sharper_line_tells_as_many_failures_and_keeps_the_order() -> None:
+    """More of them among the riskiest, fewer among the others; the answers move nothing."""
+    rows = seen(1.0, 0.0)
+    sharp = rows.through(sharpened(rows))
+    before, after = sigmoid(rows.log_odds), sigmoid(sharp.log_odds)
+    assert after.mean() == pytest.approx(before.mean(), rel=1e-6)
+    top = rows.log_odds > np.quantile(rows.log_odds, 0.99)
+    assert after[top].mean() > 1.05 * before[top].mean()
+    assert (np.argsort(sharp.log_odds) == np.argsort(rows.log_odds)).all()
+    assert sharpened(replace(rows, positive=~rows.positive)) == sharpened(rows)
+
+
+def test_bold_scores_are_no_way_out() -> None:
+    """Where nearly every row is certain and some are wrong, a whole step of Newton's goes to a slope of thousands."""
+    random = np.random.default_rng(5)
+    positive = random.random(400) < 0.1
+    said = np.where(random.random(400) < 0.9, np.where(positive, 9.0, -11.0), np.where(positive, -11.0, 9.0))
+    rows = HeldOutScores(said * 2, positive, np.ones(400))
+    line = fit_line(rows)
+    assert 0 < line.slope < 0.5
+    assert rows.losses(line).sum() < rows.losses(CalibrationLine()).sum()
 
 
 def test_a_handful_of_positives_hardly_moves_it() -> None:
