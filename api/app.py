@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.exc import SQLAlchemyError
 
+from api.answers.reply import reply
 from api.edge import openapi, problem
 from api.edge.admission import Edge, make_edge
 from api.edge.hosts import ServedHosts
@@ -128,8 +129,8 @@ RESOURCES = (
 # over that.
 _AT_ONCE = {("POST", f"{PREFIX}/heartbeats"): packed_route("post_heartbeats", heartbeats.post_heartbeats)}
 _WRITING = {
-    ("POST", f"{PREFIX}/events"): sending_route("post_events", events.send_body),
-    ("POST", f"{PREFIX}/telemetry"): sending_route("post_telemetry", telemetry.send_body),
+    ("POST", f"{PREFIX}/events"): sending_route("post_events", events.send_body, reply),
+    ("POST", f"{PREFIX}/telemetry"): sending_route("post_telemetry", telemetry.send_body, reply),
 }
 
 _TAGS = [

@@ -3,19 +3,19 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.answers.reply import reply
 from api.edge.admission import Edge, retry_after
 from api.edge.auth import Caller, bearer, requires
 from api.edge.body import SMALL_BYTES, bounded_body, stay, unpack, unpacked_within
 from api.edge.problem import answer, problem
 from api.edge.work_budget import WorkBudget, uncounted, working
-from api.intake.records import SentRecords
 from api.server.metrics import Metrics
 from api.server.settings import RequestLimits
 from api.server.state import State
@@ -130,7 +130,20 @@ class _Watch:
 
 _ingester = requires("ingest")
 PackedRoute = Callable[[Caller, State, bytes, Request], Awaitable[Response]]
-SendingRoute = Callable[[Caller, State, bytes], SentRecords]
+
+
+class RecordBatch(Protocol):
+    """Records of a request on their way into the store: how many, when they are written (None: there are none), and
+    what came of them then."""
+
+    @property
+    def records(self) -> int: ...
+    @property
+    def written(self) -> "Future[Any] | None": ...
+    def taken(self) -> Any: ...
+
+
+SendingRoute = Callable[[Caller, State, bytes], RecordBatch]
 # What came of so many is told from where it stands: a hop to another thread costs more.
 _FEW_RECORDS = 100
 
@@ -178,8 +191,8 @@ def packed_route(operation_id: str, route: PackedRoute) -> LeanRoute:
     return LeanRoute(operation_id, serve)
 
 
-def sending_route(operation_id: str, send: SendingRoute) -> LeanRoute:
-    """A route that sends a body's records to the database.
+def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], Response]) -> LeanRoute:
+    """A route that sends a body's records to the database, and tells what came of them.
 
     A small body is read where it stands, in the event loop: a hop to another thread costs more. Any other is read in a
     thread, with a slot to write once it is there. Many requests wait for one commit, and while the database keeps up
@@ -193,7 +206,7 @@ def sending_route(operation_id: str, send: SendingRoute) -> LeanRoute:
         caller = await _ingester(request, state, edge, await bearer(request))
         async with bounded_body(request, state, edge) as packed:
             await stay(request)
-            sent = None
+            sent: RecordBatch | None = None
             if len(packed) <= SMALL_BYTES and keeps_up(state, edge):
                 with uncounted():
                     body = unpacked_within(request, packed, SMALL_BYTES)
@@ -206,7 +219,7 @@ def sending_route(operation_id: str, send: SendingRoute) -> LeanRoute:
                         await asyncio.wrap_future(sent.written)
             if sent.written is not None:
                 await asyncio.wrap_future(sent.written)
-            return reply(sent.taken() if sent.records <= _FEW_RECORDS else await run_in_threadpool(sent.taken))
+            return tell(sent.taken() if sent.records <= _FEW_RECORDS else await run_in_threadpool(sent.taken))
 
     return LeanRoute(operation_id, serve)
 

@@ -24,7 +24,7 @@ from store.telemetry.hours import append_rollups
 
 
 @dataclass(frozen=True, slots=True)
-class SentRecords:
+class JointBatch:
     """Records on their way into the store, with those of others."""
 
     records: int
@@ -45,7 +45,7 @@ def take_events(state: State, events: Sequence[Event], rejected: Sequence[Reject
     return send_events(state, events, rejected, resource).taken()
 
 
-def send_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> SentRecords:
+def send_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> JointBatch:
     """The same, not waited for."""
     count_rejected(state.metrics, resource, rejected)
     own = [with_id(event) for event in events]
@@ -56,7 +56,7 @@ def send_events(state: State, events: Sequence[Event], rejected: Sequence[Reject
         tell_new(state, new)
         return IntakeResult(len(new), len(own) - len(new), rejected[:MAX_REJECTED_SHOWN])
 
-    return SentRecords(len(own), written, taken)
+    return JointBatch(len(own), written, taken)
 
 
 def tell_new(state: State, new: Sequence[Event]) -> None:
@@ -124,7 +124,7 @@ def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rej
     return send_rollups(state, rollups, rejected).taken()
 
 
-def send_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> SentRecords:
+def send_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> JointBatch:
     """The same, not waited for."""
     count_rejected(state.metrics, "telemetry", rejected)
     written = state.joint_rollups.send(rollups, partial(_append_rollups, state)) if rollups else None
@@ -135,7 +135,7 @@ def send_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rej
             state.news.set()
         return IntakeResult(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
 
-    return SentRecords(len(rollups), written, taken)
+    return JointBatch(len(rollups), written, taken)
 
 
 def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:

@@ -12,7 +12,7 @@ from api.edge.auth import Caller, Ingester, Reader
 from api.edge.body import Body, records_body
 from api.edge.openapi import PREFIX, answer
 from api.intake.entries import events_of
-from api.intake.records import SentRecords, send_events
+from api.intake.records import JointBatch, send_events
 from api.server.state import Server, State
 from store.events.event_pages import EventWindow, event_page
 from store.records.event import Device, Event, to_wire
@@ -51,7 +51,7 @@ def post_events(caller: Ingester, server: Server, body: Body) -> Response:
     return reply(send_body(caller, server, body).taken())
 
 
-def send_body(caller: Caller, server: State, body: bytes) -> SentRecords:
+def send_body(caller: Caller, server: State, body: bytes) -> JointBatch:
     """Read the events of a body and send them to the store."""
     events, rejected = events_of(body, caller)
     return send_events(server, events, rejected, "events")

@@ -14,7 +14,7 @@ from api.edge.auth import Caller, Ingester
 from api.edge.body import Body, records_body
 from api.edge.openapi import PREFIX, answer
 from api.intake.entries import check_age, check_name, check_time, own_node, records, sift
-from api.intake.records import SentRecords, send_rollups
+from api.intake.records import JointBatch, send_rollups
 from api.server.state import Server, State
 from store.events.append import MAX_AHEAD
 from store.records.event import RecordError, parse_time
@@ -55,7 +55,7 @@ def post_telemetry(caller: Ingester, server: Server, body: Body) -> Response:
     return reply(send_body(caller, server, body).taken())
 
 
-def send_body(caller: Caller, server: State, body: bytes) -> SentRecords:
+def send_body(caller: Caller, server: State, body: bytes) -> JointBatch:
     """Read the roll-ups of a body and send them to the store."""
     # Clocks are wrong: an hour of 2999 would stay the newest of the whole store.
     latest = max(server.clock(), datetime.now(UTC)) + MAX_AHEAD
