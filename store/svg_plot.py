@@ -24,7 +24,19 @@ STYLE = (
     "polyline.dash{stroke-dasharray:5 4;stroke-width:1.5}rect{stroke:none}.whisker{stroke-width:1.5}"
 )
 
+# Of a plot that no page's style sheet colours: light alone.
+_COLOURS = (
+    "svg{background:#fff;--dim:#59636e;--line:#e3e6ea;--c0:#d6403b;--c1:#2f6fb5;--c2:#c98500;--c3:#2e8b57;--c4:#9aa4af;"
+    "--c5:#7b52b9;--c6:#178a94}"
+)
+
 Point = tuple[float, float]
+
+
+def standalone(drawn: str) -> str:
+    """A plot as a file of its own."""
+    head, rest = drawn.split(">", 1)
+    return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{_COLOURS}{STYLE}</style>{rest}\n'
 
 
 @dataclass(frozen=True, slots=True)

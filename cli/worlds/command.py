@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @click.option("--days", default=120, show_default=True, help="Days of each world (2 to 1000).")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Same seed, same worlds.")
 @click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worlds at once.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write an SVG: what was said, what came.")
 @JSON_OPTION
-def worlds(directory: Path, chosen: str | None, processes: int, as_json: bool, **size: Any) -> None:
+def worlds(directory: Path, chosen: str | None, processes: int, plot: Path | None, as_json: bool, **size: Any) -> None:
     """Simulate worlds in DIR; judge the predictor in each, as learned there and as learned elsewhere.
 
     Elsewhere are the worlds that share no mechanism with it. A world that is there already is not simulated again.
@@ -47,10 +48,26 @@ def worlds(directory: Path, chosen: str | None, processes: int, as_json: bool, *
     except OSError as error:
         raise Failure(f"cannot write to {directory}: {error.strerror or error}") from error
     found = report(whole)
+    if plot is not None:
+        _draw(found, plot)
     if as_json:
         print_json(found)
         return
     _print(found)
+
+
+def _draw(found: dict[str, Any], path: Path) -> None:
+    """The reliability of the model, over all worlds but the usual one."""
+    from predictor.evaluate.report import reliability_plot
+    from store.svg_plot import standalone
+
+    model = (found["away"] or {"rankings": {}})["rankings"].get("model")
+    if model is None:
+        raise Failure("there is nothing to draw: no world but the usual one has a model and outages to judge it by")
+    try:
+        path.write_text(standalone(reliability_plot(model)), encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _told(progress: "Progress | None", worlds: int, turn: int) -> "Progress | None":

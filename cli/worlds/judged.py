@@ -39,6 +39,7 @@ from predictor.model.skill import (
     interval,
     node_weights,
     ratio,
+    reliability,
     seen_from,
 )
 
@@ -221,6 +222,7 @@ def _figures(judged: Judged, rankings: Mapping[str, Floats]) -> dict[str, Any]:
                 if other in drawn
             },
             "top_1": _top(one) if name in _PROBABILITIES else None,
+            "reliability": reliability(one) if name in _PROBABILITIES else None,
         }
     return found
 

@@ -3,12 +3,15 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from cli.console.errors import Failure
 from cli.main import foreshock
+from cli.worlds.command import _draw
 from cli.worlds.judged import WorldRows, pooled_lesson, read_world, report, with_elsewhere
 from cli.worlds.world import WORLDS, World, make_world, worlds_of
 from simulator.mechanisms.registry import MECHANISMS
@@ -70,6 +73,8 @@ def test_the_oracle_ranks_better_than_history_on_the_same_rows(read: list[WorldR
     assert found["rows"] == sum(int(one.judged.known.sum()) for one in read)
     assert oracle["over"]["unaided"]["average_precision"]["interval"][1] > 0
     assert oracle["over"]["unaided"]["average_precision"]["seen_from"] > 0
+    assert sum(part["positives"] for part in oracle["reliability"]) == found["positives"]
+    assert history["reliability"] is None
     low, high = oracle["intervals"]["roc_auc"]
     assert low <= oracle["roc_auc"] <= high
     assert 0 < oracle["top_1"]["said"] < 1
@@ -98,6 +103,19 @@ def test_the_command_prints_json(tmp_path: Path) -> None:
     found = json.loads(done.output)
     assert [one["world"] for one in found["worlds"]] == ["memoryless+no_telemetry"]
     assert found["worlds"][0]["rows"] > 20
+
+
+def test_what_was_said_and_what_came_is_drawn(read: list[WorldRows], tmp_path: Path) -> None:
+    """As a file of its own, with a dot for each part of the scores; without a model it says what is wanting."""
+    found = report(read)
+    _draw(found, tmp_path / "plot.svg")
+    drawn = ElementTree.parse(tmp_path / "plot.svg").getroot()  # noqa: S314  # our own
+    dots = drawn.findall("{http://www.w3.org/2000/svg}circle")
+    assert len(dots) == len(found["away"]["rankings"]["model"]["reliability"])
+    with pytest.raises(Failure, match="nothing to draw"):
+        _draw({"away": None}, tmp_path / "other.svg")
+    with pytest.raises(Failure, match="cannot write"):
+        _draw(found, tmp_path / "none" / "plot.svg")
 
 
 def test_a_world_of_no_such_mechanism_is_refused(tmp_path: Path) -> None:
