@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.edge.admission import Edge, retry_after
 from api.edge.auth import Caller, bearer, requires
-from api.edge.body import SMALL_BYTES, bounded_body, stay, unpack, unpacked_within
+from api.edge.body import bounded_body, small_body, stay, unpack
 from api.edge.problem import answer, problem
 from api.edge.work_budget import WorkBudget, uncounted, working
 from api.server.metrics import Metrics
@@ -207,9 +207,9 @@ def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], R
         async with bounded_body(request, state, edge) as packed:
             await stay(request)
             sent: RecordBatch | None = None
-            if len(packed) <= SMALL_BYTES and keeps_up(state, edge):
+            if keeps_up(state, edge):
                 with uncounted():
-                    body = unpacked_within(request, packed, SMALL_BYTES)
+                    body = small_body(request, packed)
                     sent = None if body is None else send(caller, state, body)
             if sent is None:
                 async with edge.writes.held():

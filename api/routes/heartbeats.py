@@ -7,7 +7,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from api.answers.reply import reply
 from api.edge.auth import Caller, Ingester
-from api.edge.body import SMALL_BYTES, Packed, records_body, unpack, unpacked_within
+from api.edge.body import Packed, records_body, small_body, unpack
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.edge.work_budget import WorkBudget, uncounted, working
@@ -52,12 +52,10 @@ _EXAMPLE: dict[str, Any] = {
 )
 async def post_heartbeats(caller: Ingester, server: Server, packed: Packed, request: Request) -> Response:
     """Note that nodes are alive, and how their sidecars fare; written within a second or two."""
-    # A body of one heartbeat is read where it stands: a hop to another thread costs more.
-    if len(packed) <= SMALL_BYTES:
-        with uncounted():
-            small = unpacked_within(request, packed, SMALL_BYTES)
-            if small is not None:
-                return _take(caller, server, small)
+    with uncounted():
+        small = small_body(request, packed)
+        if small is not None:
+            return _take(caller, server, small)
     with working(WorkBudget(server.settings.limits.work_s)):
         return await run_in_threadpool(lambda: _take(caller, server, unpack(request, server, packed)))
 
