@@ -171,7 +171,7 @@ def test_backtest_tells_what_acting_is_worth(url: str, tmp_path: Path) -> None:
     assert [one["policy"] for one in report["what_if"]] == [
         "top=5%,hold_h=48,budget=5%", "threshold=0.05,hold_h=24,budget=5%",
     ]  # fmt: skip
-    assert list(report["what_if"][0]["rankings"]) == ["model", "history_count", "rules"]
+    assert list(report["what_if"][0]["rankings"]) == ["model", "history_count", "rules", "recency", "prior"]
     assert list(report["what_if"][1]["rankings"]) == ["model"]
     assert report["truth"] is None
     assert report["intervals"]["roc_auc"][0] < report["roc_auc"] < report["intervals"]["roc_auc"][1]
