@@ -38,6 +38,7 @@ from predictor.history.arrays import (
     DAY_MS,
     FAR_FUTURE_MS,
     Bools,
+    Feature,
     Floats,
     Grid,
     Ints,
@@ -203,11 +204,8 @@ class BacktestRows:
         is one of the horizon."""
         ranks = {name: one.rank(self.judging) for name, one in self.lesson.baselines.items()}
         ranks["recency"] = recency(self.judging)
-        horizon_h = self.settings.horizon_h
-        if self.prior is not None and horizon_h in self.prior.evidence:
-            alone = self.prior.model(self.judging.features, horizon_h)
-            ranks["prior"] = alone.probability(self.judging.values)
-        return ranks
+        alone = _by_prior(self.prior, self.judging.features, self.judging.values, self.settings.horizon_h)
+        return ranks if alone is None else ranks | {"prior": alone}
 
 
 def run_backtest(
@@ -278,7 +276,7 @@ def judge_backtest(rows: BacktestRows, progress: Progress | None = None, run: Ex
     lesson = _FoldData(rows.lesson, rows.settings, rows.prior)
     scores, served = _score_folds(lesson, rows.judging, rows.planned, run or InProcess(), progress)
     found = _judge(rows.population, (rows.judging, rows.ranks()), scores, rows.settings, list(served))
-    if not found.report["positives"] and all(one["kind"] == "prior" for one in served.values()):
+    if not found.report["positives"] and all(one["settings"] is None for one in served.values()):
         _fit(lesson, rows.planned.folds[-1])  # nothing to learn from, and nothing to judge by: it says what is wanting
     more = {"served": list(served.values()), "doubts": found.report["doubts"] + rows.doubts}
     return replace(found, report=found.report | more)
@@ -344,20 +342,21 @@ def _score_fold(lesson: _FoldData, requested: tuple[Fold, Grid]) -> tuple[Floats
     try:
         learned = _fit(lesson, fold)
     except TooFewPositivesError as error:
-        return _by_prior(lesson, values, error)
+        # As a site without a model is scored.
+        alone = _by_prior(lesson.prior, lesson.whole.features, values, lesson.settings.horizon_h)
+        why = f"prior of other clusters: {error}"
+        served: dict[str, Any] = {"kind": "prior", "why": why, "settings": None, "last_folds": {}}
+        return None if alone is None else (alone, served)
     reported = {"kind": learned.kind, "why": learned.why, "settings": asdict(learned.settings)}
     reported["last_folds"] = learned.figures
     return learned.model.probability(values), reported
 
 
-def _by_prior(lesson: _FoldData, values: Grid, error: TooFewPositivesError) -> tuple[Floats, dict[str, Any]] | None:
-    """What other clusters taught, as a site without a model is scored; None where there is no such thing."""
-    horizon_h = lesson.settings.horizon_h
-    if lesson.prior is None or horizon_h not in lesson.prior.evidence:
+def _by_prior(prior: Prior | None, features: tuple[Feature, ...], values: Grid, horizon_h: int) -> Floats | None:
+    """What other clusters taught alone; None where there is no such thing of a horizon."""
+    if prior is None or horizon_h not in prior.evidence:
         return None
-    alone = lesson.prior.model(lesson.whole.features, horizon_h)
-    why = f"prior of other clusters: {error}"
-    return alone.probability(values), {"kind": "prior", "why": why, "settings": None, "last_folds": {}}
+    return prior.model(features, horizon_h).probability(values)
 
 
 def _fit(lesson: _FoldData, fold: Fold) -> ModelChoice:

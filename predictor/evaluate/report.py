@@ -278,6 +278,8 @@ def verdict(report: Mapping[str, Any]) -> str:
     name = best["name"].replace("_", " ")
     gain = best["gain"]["average_precision"]
     sure = best["intervals"]["average_precision"]
+    if sure == [0.0, 0.0]:
+        return f"{said}What served ranks as the best ranking that learns nothing here ({name})."
     if sure is None:
         return f"{said}There are too few failures to say whether the model is better than counting ({name})."
     if sure[0] > 0:

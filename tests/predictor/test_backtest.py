@@ -76,6 +76,18 @@ def test_a_store_without_outages_cannot_be_learned_from(engine: sa.Engine) -> No
         backtest(engine, SETTINGS)
 
 
+def test_a_site_with_too_few_outages_is_scored_by_the_prior(engine: sa.Engine) -> None:
+    """As it would be in operation; the report says what served, and claims no gain over itself."""
+    fill(engine, nodes=8, days=60)
+    with writing(engine).begin() as connection:
+        connection.execute(schema.outages.delete())
+    put(engine, outages=[outage("gpu-001", 20), outage("gpu-001", 50), outage("gpu-002", 52)])
+    found = run_backtest(engine, SETTINGS)
+    assert {one["kind"] for one in found.report["served"]} == {"prior"}
+    assert "outages to learn from" in found.report["served"][0]["why"]
+    np.testing.assert_array_equal(found.judged.scores, found.ranks["prior"])
+
+
 def test_quiet_test_days_give_nulls(engine: sa.Engine) -> None:
     """Outages to learn from but none to judge by: figures without meaning are None."""
     names = [f"n{i}" for i in range(12)]

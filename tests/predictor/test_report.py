@@ -118,6 +118,7 @@ def test_doubts_stand_at_the_top(found: Backtest) -> None:
         ([-0.03, -0.01], "use that one"),
         ([-0.1, 0.1], "cannot tell"),
         (None, "too few"),
+        ([0.0, 0.0], "What served ranks as the best"),
     ],
 )
 def test_the_verdict_claims_no_more_than_the_interval(found: Backtest, sure: Any, said: str) -> None:
