@@ -22,6 +22,7 @@ from benchmarks import (  # noqa: E402
     cordon,
     decode,
     diagnosis,
+    formats,
     graph,
     history,
     http_ingest,
@@ -45,6 +46,7 @@ Measure = Callable[[Path], "Result | Iterable[Result]"]
 BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "scan": (scan.WHAT, scan.BUDGET, scan.measure),
     "decode": (decode.WHAT, decode.BUDGET, decode.measure),
+    "formats": (formats.WHAT, formats.BUDGET, formats.measure),
     "latency": (latency.WHAT, latency.BUDGET, latency.measure),
     "cordon": (cordon.WHAT, cordon.BUDGET, cordon.measure),
     "sidecar": (sidecar.WHAT, sidecar.BUDGET, sidecar.measure),

@@ -51,7 +51,7 @@ _PREFIX = re.compile(r"(?:<\d{1,3}>|\[ *\d+\.\d+\] ?|kernel: )+")
 
 def write(log: Path, size_bytes: int, faults: float = FAULT_SHARE, near: float = NEAR_SHARE) -> None:
     """The log: the same for the same fixtures. A unit of lines over and over, each time a day later."""
-    unit = "".join(_lines(faults, near)).encode()
+    unit = "".join(lines(faults, near)).encode()
     with log.open("wb") as file:
         day = 0
         while (left := size_bytes - file.tell()) > 0:
@@ -62,7 +62,8 @@ def write(log: Path, size_bytes: int, faults: float = FAULT_SHARE, near: float =
         os.fsync(file.fileno())  # else it is written to disk while others are measured
 
 
-def _lines(fault_share: float, near_share: float) -> Iterator[str]:
+def lines(fault_share: float, near_share: float) -> Iterator[str]:
+    """A day's lines with their ends, of which some share are faults and some near misses."""
     chance = random.Random(_SEED)  # noqa: S311  # a seed gives the same log each time
     faults = fault_messages()
     for number in range(UNIT_LINES):
@@ -79,8 +80,8 @@ def _lines(fault_share: float, near_share: float) -> Iterator[str]:
 
 def fault_messages() -> list[str]:
     """The messages of the fixtures that are an event by themselves."""
-    lines = [line for path in sorted(FIXTURES.glob("*.log")) for line in path.read_text().splitlines()]
-    messages = dict.fromkeys(_PREFIX.sub("", line) for line in lines)
+    known = [line for path in sorted(FIXTURES.glob("*.log")) for line in path.read_text().splitlines()]
+    messages = dict.fromkeys(_PREFIX.sub("", line) for line in known)
     return [message for message in messages if len(_events(f"2025-03-01T00:00:00Z gpu-017 kernel: {message}")) == 1]
 
 

@@ -1,7 +1,7 @@
 """12,500 simulated sidecars and a burst of 5,000 events/s, over loopback, against the real server and PostgreSQL.
 
-`python -m benchmarks load` runs a minute of each; LOAD_STEADY_S, LOAD_BURST_S, LOAD_NODES and LOAD_RATE set others
-(the full form is 300 and 300).
+`python -m benchmarks load` runs a minute of each; LOAD_STEADY_S, LOAD_BURST_S, LOAD_NODES, LOAD_RATE and
+LOAD_PROCESSES (of the server) set others (the full form is 300 and 300).
 """
 
 import asyncio
@@ -31,6 +31,7 @@ NODES = int(os.environ.get("LOAD_NODES", "12500"))
 STEADY_S = float(os.environ.get("LOAD_STEADY_S", "60"))
 BURST_S = float(os.environ.get("LOAD_BURST_S", "60"))
 RATE = float(os.environ.get("LOAD_RATE", "5000"))
+PROCESSES = int(os.environ.get("LOAD_PROCESSES", "2"))
 _FULL_S, _FULL_NODES, _FULL_RATE = 300.0, 12_500, 5000.0
 _SETTLE_S = 120.0
 
@@ -48,7 +49,7 @@ class Watch:
 def measure(folder: Path) -> Iterator[Result]:
     """Run it all; then count."""
     with fleet(folder) as programs, fleet_postgres(programs) as database:
-        server = programs.server(database.url)
+        server = programs.server(database.url, "api", "--processes", str(PROCESSES))
         _warm(server)
         log = folder / "probe.log"
         log.touch()
@@ -87,7 +88,7 @@ class _watching:  # noqa: N801  # a context manager
         self, server: Program, database: FleetPostgres, sidecars: Fleet, phase: list[str], watch: Watch
     ) -> None:
         self._programs: dict[str, Callable[[], list[int]]] = {
-            "server": lambda: [server.pid],
+            "server": lambda: [server.pid, *children(server.pid)],
             "PostgreSQL": lambda: [database.program.pid, *children(database.program.pid)],
             "generator": lambda: [os.getpid()],
         }

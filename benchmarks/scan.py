@@ -67,8 +67,8 @@ def measure(folder: Path) -> Iterator[Result]:
     yield _growth(log)
 
 
-def parse_command(log: Path) -> list[str]:
-    return [str(Path(sys.executable).parent / "foreshock"), "parse", "kernel", str(log)]
+def parse_command(log: Path, format_name: str = "kernel") -> list[str]:
+    return [str(Path(sys.executable).parent / "foreshock"), "parse", format_name, str(log)]
 
 
 def in_turn(*commands: list[str]) -> list[float]:

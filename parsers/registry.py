@@ -15,12 +15,16 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from parsers.site_rules.rules import NO_RULES, RulesSource, SiteRules
-from parsers.text.parser import Context, Format, ParseError, Parser
+from parsers.text.lines import split
+from parsers.text.parser import MAX_LINE, Context, Format, FormatSigns, ParseError, Parser, clean
+from parsers.text.scan import Block, LineSelection, LineSelector, by_re2
 from parsers.trust import TrustedParser
 from store.records.event import Event
 from store.records.event_sources import Trust, may_tell
 
 if TYPE_CHECKING:
+    import re2
+
     from parsers.site_rules.patterns import PatternMatcher
 
 # Each is the FORMAT of the module of its name.
@@ -219,6 +223,85 @@ class MixedParser:
     def flush(self) -> Iterable[Event]:
         """What the formats held back."""
         return _all([parser.flush for parser in self._parsers.values()])
+
+
+# What RE2 and Python may read differently, or what a reader takes out: such lines are asked about one by one.
+_ODD_BYTES = rb"[^\x01-\x7f]|[\x0b\x1c-\x1f]"
+_GROUP_NAME = re.compile(r"\(\?P<\w+>")
+
+
+class MixedSelector:
+    """The lines that a `MixedParser` must be fed, of blocks in turn: what it makes of them is the same as of all lines.
+
+    Where a line speaks for a format without signs, all from its block on may belong to that format's records. What
+    stands before the first line that speaks for any format may be the beginning of its record.
+    """
+
+    def __init__(self) -> None:
+        all_signs = [entry.signs for entry in PARSERS.values() if entry.signs is not None]
+        signs = FormatSigns(
+            tuple(dict.fromkeys(literal for one in all_signs for literal in one.literals)),
+            "|".join(one.starts for one in all_signs if one.starts),
+        )
+        self._met: set[str] = set()
+        self._is_whole = False
+        self._search_signs = by_re2(signs)
+        self._spoken = self._unmet()
+        self._select = LineSelector(signs, self._search, all_signs)
+
+    def __call__(self, blocks: Iterable[bytes]) -> Iterator[LineSelection]:
+        """What is to be read of each block."""
+        for block in blocks:
+            selected = LineSelection(0, []) if self._is_whole else self._select(block, 0, len(block))
+            if self._is_whole or not self._met:
+                texts = list(enumerate(map(clean, split(block))))
+                selected = LineSelection(len(texts), texts)
+            yield selected
+
+    def _search(self, block: Block, start: int, end: int) -> list[int]:
+        """Places in lines with signs, and in the first line of each format that was not met before."""
+        places = self._search_signs(block, start, end)
+        at = start
+        while at < end and (match := self._spoken.search(block, at, end)):
+            begin = block.rfind(b"\n", start, match.start()) + 1 or start
+            stop = block.find(b"\n", match.start(), end)
+            at = end if stop < 0 else stop + 1
+            name = recognise(clean(bytes(block[begin : min(at, begin + MAX_LINE)])))
+            if name is None or name in self._met:
+                continue
+            if PARSERS[name].signs is None:
+                self._is_whole = True
+                break
+            places += _lines_before(block, start, begin) if not self._met else []
+            places.append(begin)
+            self._met.add(name)
+            self._spoken = self._unmet()
+        return sorted(places)
+
+    def _unmet(self) -> "re2._Regexp[bytes]":
+        """What finds a line that may speak for a format that was not met."""
+        import re2  # only here: who names a log's format needs it not
+
+        limits = re2.Options()
+        limits.log_errors, limits.max_mem = False, _MAX_MEMORY_BYTES
+        limits.never_nl, limits.encoding = True, re2.Options.Encoding.LATIN1
+        ways = [
+            entry.loosely or _GROUP_NAME.sub("(?:", entry.recognises.pattern)
+            for name, entry in PARSERS.items()
+            if name not in self._met
+        ]
+        return re2.compile(
+            b"(?m:" + b"|".join([*(b"(?:%b)" % way.encode() for way in ways), _ODD_BYTES]) + b")", limits
+        )
+
+
+def _lines_before(block: Block, start: int, at: int) -> Iterator[int]:
+    """Where the lines begin that may be the heading of a record."""
+    for _ in range(HEADING_LINES):
+        if at <= start:
+            return
+        at = block.rfind(b"\n", start, at - 1) + 1 or start
+        yield at
 
 
 def _all(steps: Sequence[Callable[[], Iterable[Event]]]) -> list[Event]:

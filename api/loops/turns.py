@@ -50,7 +50,7 @@ _HORIZON_H = 24
 # Between two turns, in a flood: so many times as long as the last one took, and no longer than this: incidents shall
 # not be much older than their events, and hints look at all nodes each time.
 _REST = 3.0
-_FOLD_REST_S, _POLICY_REST_S, _CHECKS_REST_S = 1.0, 5.0, 2.0
+_FOLD_REST_S, _POLICY_REST_S, _LONG_REST_S = 1.0, 5.0, 2.0
 # Seconds between tries while a scheduler is away, doubling; with jitter between half and the whole.
 FIRST_S, MOST_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
@@ -143,6 +143,19 @@ def make_acting(state: State, gauges: SchedulerGauges | None = None) -> tuple[Ac
 
 def _receivers(webhooks: Sequence[WebhookSettings]) -> tuple[HintReceiver, ...]:
     return tuple(SCHEDULERS["webhook"](webhook) for webhook in webhooks)
+
+
+class _Pace:
+    """Whether long work may go on; asked now and then, it rests first, so that requests have their turn."""
+
+    def __init__(self, keep_on: Callable[[], bool]) -> None:
+        self._keep_on = keep_on
+        self._began = time.perf_counter()
+
+    def __call__(self) -> bool:
+        time.sleep(min(_REST * (time.perf_counter() - self._began), _LONG_REST_S))
+        self._began = time.perf_counter()
+        return self._keep_on()
 
 
 class Turns:
@@ -247,15 +260,7 @@ class Turns:
 
     def checks(self, keep_on: Callable[[], bool]) -> None:
         """Keep the record of each check: what it said, and what came of it."""
-        began = time.perf_counter()
-
-        def paced() -> bool:
-            nonlocal began
-            time.sleep(min(time.perf_counter() - began, _CHECKS_REST_S))  # a year to catch up with: the requests' turn
-            began = time.perf_counter()
-            return keep_on()
-
-        left_out = note_checks(self._state.engine, self._state.clock(), paced)
+        left_out = note_checks(self._state.engine, self._state.clock(), _Pace(keep_on))
         if left_out:
             _log.warning("%d sayings of checks are in no record: their nodes have too many checks at once", left_out)
 
@@ -276,12 +281,12 @@ class Turns:
         """Judge and train, if that is due."""
         self._upkeep.turn(keep_on)
 
-    def links(self, _keep_on: Callable[[], bool]) -> None:
+    def links(self, keep_on: Callable[[], bool]) -> None:
         """Tell of links that stand out in their NVLink domain, ports that flap, GPUs with wrong numbers, slow nodes."""
         found = note_outliers(self._state.engine, self._state.clock())
         if found:
             _log.info("%d NVLinks stand out among those of their domain", found)
-        flapping = note_flappers(self._state.engine, self._state.clock())
+        flapping = note_flappers(self._state.engine, self._state.clock(), _Pace(keep_on))
         if flapping:
             _log.info("%d ports go down again and again", flapping)
         wrong = note_recurring(self._state.engine, self._state.clock())

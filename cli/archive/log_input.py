@@ -21,7 +21,7 @@ from contextlib import ExitStack, closing
 from io import BufferedReader
 from typing import NoReturn, TypeVar
 
-from parsers.registry import PARSERS, SAMPLE_LINES, detect
+from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, MixedSelector, detect
 from parsers.text.lines import PACKED, ReadError, blocks, split
 from parsers.text.parser import MAX_LINE, FormatSigns, clean
 from parsers.text.scan import LARGE_BYTES, LineSelection, LineSelector, numbered, select_lines
@@ -211,6 +211,8 @@ class OpenLog:
 
     def lines(self, format_name: str, every: bool = False) -> Iterator[tuple[int, str]]:
         """The lines that a parser of the format must be fed, or `every` line, with their 1-based numbers."""
+        if format_name == MIXED and not every and not self.live:
+            return numbered(MixedSelector()(self._blocks))
         entry = PARSERS.get(format_name)
         if every or entry is None or entry.signs is None:
             return enumerate((clean(line) for block in self._blocks for line in split(block)), start=1)

@@ -11,7 +11,7 @@ ports of the node or the switch went at the same moment, which is a matter of wh
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -49,6 +49,7 @@ _AROUND_WORK = timedelta(minutes=1)
 _BEFORE_BOOT, _AFTER_BOOT = timedelta(minutes=10), timedelta(minutes=2)
 # Of one look; more are no matter of ports.
 _MOST_FLAPPERS = 200
+_PART = 500
 
 
 @dataclass(slots=True)
@@ -63,19 +64,36 @@ class PortLosses:
         return sum(math.exp2(-((now - time) / _HALF_LIFE)) for time in self.times if time <= now)
 
 
-def watch_ports(connection: sa.Connection, now: datetime) -> list[Event]:
-    """The chronic flappers as of a moment, as events; their ids are those of the day."""
+def watch_ports(connection: sa.Connection, now: datetime, keep_on: Callable[[], bool] = lambda: True) -> list[Event]:
+    """The chronic flappers as of a moment, as events; their ids are those of the day.
+
+    `keep_on` is asked every `_PART` events, of which a flood brings hundreds of thousands: False ends it with nothing.
+    """
     window = EventWindow(since=now - REACH, until=now + timedelta(microseconds=1))
     graph = read_graph(connection, now)
-    losses = port_losses(read_events(connection, window, kinds=_KINDS), graph)
+    try:
+        losses = port_losses(_while(keep_on, read_events(connection, window, kinds=_KINDS)), graph)
+    except _StoppedError:
+        return []
     found = [(own.score(now), place, own) for place, own in losses.items()]
     flappers = sorted((one for one in found if one[0] >= CHRONIC), key=lambda one: (-one[0], one[1]))
     return [_event(place, own, score, now) for score, place, own in flappers[:_MOST_FLAPPERS]]
 
 
-def note_flappers(engine: sa.Engine, now: datetime) -> int:
+class _StoppedError(Exception):
+    """Whoever asked does not want to go on."""
+
+
+def _while(keep_on: Callable[[], bool], events: Iterable[Event]) -> Iterator[Event]:
+    for number, event in enumerate(events, start=1):
+        if not number % _PART and not keep_on():
+            raise _StoppedError
+        yield event
+
+
+def note_flappers(engine: sa.Engine, now: datetime, keep_on: Callable[[], bool] = lambda: True) -> int:
     """Store who flaps at a moment, for the incidents to come; returns how many of them are new today."""
-    return note_found(engine, lambda connection: watch_ports(connection, now), now)
+    return note_found(engine, lambda connection: watch_ports(connection, now, keep_on), now)
 
 
 def note_last_flappers(engine: sa.Engine) -> int:

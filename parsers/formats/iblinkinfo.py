@@ -224,4 +224,5 @@ FORMAT = Format(
     make=IblinkinfoParser,
     testimony="machine",
     recognises=re.compile(r"^(?!\s{0,16}Link info)[^=]{0,200}\d\[[ \d]{0,4}\] {1,2}==\([^=]{1,160}==>", re.ASCII),
+    loosely=r"\] {1,2}==\(",
 )

@@ -22,7 +22,7 @@ from parsers.fabric import ports, subnet_manager
 from parsers.fabric.node_names import NodeNames
 from parsers.fabric.ports import Traps
 from parsers.fabric.subnet_manager import SubnetManager, Timeouts
-from parsers.text.parser import Context, Format, ParseError
+from parsers.text.parser import Context, Format, FormatSigns, ParseError
 from parsers.text.prefix import PrefixReader
 from parsers.text.stamp import Stamps
 from store.records.event import Event
@@ -136,6 +136,28 @@ _GOES_ON = re.compile(
     r"|ERR 54\d\d: .{0,100}completed with error|Received SMP on a \d{1,3} hop path:\s*$"
     r"|SM class trap 128: .{0,60}hop path:\s*$|Node 0x[0-9a-f]{1,16}\s*$)",
     re.ASCII,
+)
+# What a record holds that says anything, of itself or of names; the rest of a log (sweeps, tables) is passed over.
+_SAYS = (
+    *("port with GUID", "changed state from", "Unlinking local node", "ERR ", "Generic Notice", " Notice ", "_Key:"),
+    *(
+        "SM class trap 128",
+        "Received SMP on a",
+        "Description = ",
+        "IS_SM",
+        "SUBNET UP",
+        "Entering ",
+        "Exiting SM",
+    ),
+    *("SM port is ", "Handing over mastership", "HEAVY SWEEP", "Entering heavy sweep", "Errors during initialization"),
+    "OpenSM ",
+    *(f"{digit} (" for digit in "0123456789abcdef"),  # a name behind a GUID
+)
+# A record that goes on, and every one behind syslog's prefix, for a search of whole blocks.
+_STARTS = (
+    r"[A-Z][a-z][a-z] +[0-9][0-9]? [0-9:]{8} [0-9]{6} \[[0-9A-F]+\] 0x[0-9A-Fa-f]+ -> "
+    r"(?:\w+:[ \t\r]*(?:\n|$)|Node 0x|.*(?:Unlinking local node|ERR |Received SMP on a|SM class trap 128))"
+    rf"|.*{_TAG}(?:\[[0-9]+\])?: "
 )
 # A box has seven lines, a report of a duplicate GUID three; dumps of packets are of no use here.
 MOST_LINES = 12
@@ -268,4 +290,5 @@ FORMAT = Format(
     make=OpensmParser,
     testimony="machine",
     recognises=re.compile(rf"^{HEADER.pattern}|^.{{0,300}}?\b(?:OpenSM|opensmd?|nvlsm)\[\d{{1,10}}\]: ", re.ASCII),
+    signs=FormatSigns(_SAYS, _STARTS, re.compile(rf"(?!{HEADER.pattern})", re.ASCII | re.DOTALL), MOST_LINES),
 )

@@ -151,4 +151,5 @@ FORMAT = Format(
         r"(?=(?:.*[\s|#])?(?:STATE|REASON)(?:[\s|]|$))"
     ),
     shape="table",
+    loosely="NODELIST|HOSTNAMES",
 )

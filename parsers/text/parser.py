@@ -38,11 +38,13 @@ class FormatSigns:
             counts from the line before. A pattern that RE2, Hyperscan and `re` read alike, without groups; "" for none.
             The line before such a line is read too.
         within: lines that may go on with what such a line began; they are read up to and with the first other line.
+        most: so many of them at most.
     """
 
     literals: tuple[str, ...]
     starts: str = ""
     within: re.Pattern[str] = re.compile(NEVER)
+    most: int = 2**31
 
 
 def any_of(literals: Iterable[str]) -> re.Pattern[str]:
@@ -154,6 +156,7 @@ class Format:
         shape: `log`, lines among which others may stand; `table`, a header and its rows; `document`, JSON, one object
             a line or over many lines; `page`, a Prometheus exposition, whose events are telemetry.
         signs: which lines need not be fed at all; None where every line counts.
+        loosely: finds a part of every line that `recognises` finds, in RE2's syntax; "" where RE2 reads that one.
     """
 
     name: str
@@ -165,6 +168,7 @@ class Format:
     shape: Shape = "log"
     signs: FormatSigns | None = None
     reads: Callable[[str], bool] | None = None
+    loosely: str = ""
 
 
 def clean(raw: bytes) -> str:

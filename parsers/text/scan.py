@@ -9,7 +9,7 @@ picked always, and what spans blocks needs no memory between them.
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -128,11 +128,16 @@ def select_lines(
 class LineSelector:
     """Picks lines of interest."""
 
-    def __init__(self, signs: FormatSigns, search: Search | None = None) -> None:
-        """`search` is the matcher; the fastest that is installed where none is given."""
+    def __init__(
+        self, signs: FormatSigns, search: Search | None = None, kinds: Sequence[FormatSigns] | None = None
+    ) -> None:
+        """`search` is the matcher; the fastest that is installed where none is given.
+
+        `kinds`: the signs of each format, where `signs` are those of several: a record goes on as its own format's do.
+        """
         self._search = search or matcher(signs)
         self._starts = re.compile(signs.starts or NEVER, re.ASCII)
-        self._within = signs.within
+        self._kinds = [(re.compile(one.starts or NEVER, re.ASCII), one) for one in kinds or (signs,)]
 
     def __call__(self, block: Block, start: int, end: int) -> LineSelection:
         """The lines of a block from `start` to `end`.
@@ -142,7 +147,7 @@ class LineSelector:
         if start >= end:
             return LineSelection(0, [])
         walk = _BlockReader(block, start, end)
-        walk.go_on(self._goes_on)
+        self._go_on(walk)
         hits = self._search(block, start, end)
         for hit in heapq.merge(hits, _nul_lines(block, start, end), (end - 1,)):
             if hit < walk.at:
@@ -151,13 +156,21 @@ class LineSelector:
             text = walk.skip_to(hit)
             if self._starts.match(text):
                 walk.step_back(limit)
-                walk.go_on(self._goes_on)
+                self._go_on(walk)
             else:
                 walk.take(text)
         return LineSelection(walk.number, walk.taken)
 
-    def _goes_on(self, text: str) -> object:
-        return self._starts.match(text) or self._within.match(text)
+    def _go_on(self, walk: "_BlockReader") -> None:
+        """Take lines up to and with the first that does not go on with a record: of any format, as a block begins."""
+        kinds, count = [one for _, one in self._kinds], 0
+        for text in walk.take_on():
+            if begun := [one for starts, one in self._kinds if starts.match(text)]:
+                kinds, count = begun, 0
+                continue
+            count += 1
+            if not any(count <= one.most and one.within.match(text) for one in kinds):
+                return
 
 
 class _BlockReader:
@@ -197,13 +210,12 @@ class _BlockReader:
             self.number -= 1
             self.take(self.text())
 
-    def go_on(self, goes_on: Callable[[str], object]) -> None:
-        """Take lines up to and with the first that does not go on with a record."""
+    def take_on(self) -> Iterator[str]:
+        """Take one line after the other; each is taken as it is given."""
         while self.at < self._end:
             text = self.text()
             self.take(text)
-            if not goes_on(text):
-                return
+            yield text
 
 
 def _nul_lines(block: Block, start: int, end: int) -> Iterator[int]:

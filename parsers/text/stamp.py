@@ -119,6 +119,8 @@ class Stamps:
     def _utc(self, moment: datetime) -> datetime:
         if moment.tzinfo is UTC:
             return moment
+        if moment.tzinfo is None and self._context.zone is UTC:
+            return moment.replace(tzinfo=UTC)
         return (moment if moment.tzinfo else moment.replace(tzinfo=self._context.zone)).astimezone(UTC)
 
 

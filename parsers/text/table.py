@@ -192,6 +192,8 @@ class TableReader:
         return self._ready()
 
     def _header(self, text: str) -> bool:
+        if self.names and text[:1].isdigit():  # a row's first cell, a job's number: no column has such a name
+            return False
         for separator in SEPARATORS:
             names = [name.strip() for name in text.split(separator)]
             if len(names) > 1 and self.is_header(frozenset(names)):

@@ -108,3 +108,11 @@ def test_a_flapper_is_told_once_a_day_and_names_its_node(any_engine: sa.Engine) 
         row = connection.execute(sa.text("select node, message from events where kind = 'port_flapping'")).one()
     assert row.node == "gpu-017"
     assert "gpu-017/mlx5_3 went down 6 times" in row.message
+
+
+def test_a_look_over_many_losses_ends_where_its_caller_wants_to_stop(any_engine: sa.Engine) -> None:
+    """Asked every some hundred events; the next look begins anew."""
+    with any_engine.begin() as connection:
+        append_events(connection, [down(2 * n + 1) for n in range(600)], received=NOW)
+    assert note_flappers(any_engine, NOW, lambda: False) == 0
+    assert note_flappers(any_engine, NOW, lambda: True) == 1

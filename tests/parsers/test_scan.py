@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -10,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parsers.formats.kernel import FORMAT, SIGNS, KernelParser
-from parsers.registry import PARSERS
+from parsers.registry import MIXED, PARSERS, MixedSelector, make_parser, recognise
 from parsers.text.lines import blocks, lines
-from parsers.text.parser import MAX_LINE, Context, FormatSigns, ParseError, decode, parse
+from parsers.text.parser import MAX_LINE, Context, FormatSigns, ParseError, clean, decode, parse
 from parsers.text.scan import LineSelector, Search, by_hyperscan, by_re2, numbered, select_lines
 from store.records.event import Event
 
@@ -183,3 +184,80 @@ def test_signs_of_each_format_lose_nothing(name: str) -> None:
         ignore: Callable[[int, ParseError], None] = lambda _line, _error: None  # noqa: E731
         found = decode(ours, numbered(select_lines(blocks(io.BytesIO(log), "x"), entry.signs, large_bytes=0)), ignore)
         assert list(found) == list(parse(theirs, lines(io.BytesIO(log), "x"), ignore)), path.name
+
+
+OPENSM_LINES = sorted(
+    {line for path in sorted((FIXTURES / "opensm").glob("*.log")) for line in path.read_bytes().split(b"\n")}
+)
+SWEEP = b"Nov 20 22:18:08 838000 [8EAC6C0] 0x04 -> osm_pi_rcv_process: Discovered port num 3 of 36\n"
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    lines_=st.lists(st.sampled_from([*OPENSM_LINES, SWEEP.rstrip()]), min_size=1, max_size=25), cut=st.integers(1, 2000)
+)
+def test_a_subnet_managers_records_are_read_whole_between_lines_that_say_nothing(lines_: list[bytes], cut: int) -> None:
+    """Whatever stands where, wherever a block ends: the same events; one that was held back may come later."""
+    entry = PARSERS["opensm"]
+    assert entry.signs is not None
+    log = SWEEP * 3 + b"\n".join(lines_) + b"\n" + SWEEP * 3
+    ignore: Callable[[int, ParseError], None] = lambda _line, _error: None  # noqa: E731
+    ours, theirs = entry.make(Context(year=2026)), entry.make(Context(year=2026))
+    picked = numbered(select_lines(blocks(Portions(log, range(0, len(log), cut)), "x"), entry.signs))  # type: ignore[arg-type]
+    found = list(decode(ours, picked, ignore))
+    expected = list(parse(theirs, lines(io.BytesIO(log), "x"), ignore))
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def of_signed_formats() -> list[bytes]:
+    """Lines of the fixtures that speak for a format with signs, or for none."""
+    names = [name for name, entry in PARSERS.items() if entry.signs is not None and name != "opensm"]
+    paths = [path for name in names for path in sorted((FIXTURES / name).iterdir()) if path.suffix in (".log", ".prom")]
+    known = sorted({line for path in paths for line in path.read_bytes().split(b"\n")})
+    spoken = {line: recognise(clean(line)) for line in known}
+    return [line for line, name in spoken.items() if name is None or PARSERS[name].signs is not None]
+
+
+MIXED_CONTEXT = Context(year=2026, run="r", node="n1")
+SIGNED = of_signed_formats()
+UNSIGNED = [
+    b'Switch\t36 "S-248a070300f88080"\t\t# "leaf01"',
+    b"Hostname %LINK-3-UPDOWN: Interface Eth1, changed state to down",
+]
+QUIET = [b"hello world", b"gpu-1:77:77 [0] NCCL INFO Channel 1", "größer ✓".encode(), b"    indented", b"x\x00y", b""]
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    parts=st.lists(
+        st.one_of(st.sampled_from(SIGNED), st.sampled_from(QUIET), st.sampled_from(UNSIGNED)), min_size=1, max_size=60
+    ),
+    cut=st.integers(1, 4000),
+)
+def test_a_log_of_several_formats_gives_what_its_lines_give(parts: list[bytes], cut: int) -> None:
+    """Headings, records of several lines, formats that need every line: whatever stands where, cut wherever."""
+    log = b"\n".join(parts) + b"\n"
+    broken: tuple[list[int], list[int]] = ([], [])
+    picked = numbered(MixedSelector()(blocks(Portions(log, range(0, len(log), cut)), "x")))  # type: ignore[arg-type]
+    found = list(decode(make_parser(MIXED, MIXED_CONTEXT), picked, lambda line, _error: broken[0].append(line)))
+    every = lines(io.BytesIO(log), "x")
+    expected = list(parse(make_parser(MIXED, MIXED_CONTEXT), every, lambda line, _error: broken[1].append(line)))
+    assert (found, broken[0]) == (expected, broken[1])
+
+
+def test_lines_of_several_formats_that_say_nothing_are_passed_over() -> None:
+    """Once a format has spoken; and all from the line on that speaks for one that needs every line."""
+    quiet = b"hello world\n" * 1000
+    log = quiet + b"Nov 20 22:31:54 vm kernel: usb 1-1: new device\n" + quiet
+    assert sum(len(one.texts) for one in MixedSelector()([log])) < 40
+    assert sum(len(one.texts) for one in MixedSelector()([log, UNSIGNED[0] + b"\n" + quiet, quiet])) > 2000
+
+
+@pytest.mark.parametrize("name", [name for name, entry in PARSERS.items() if entry.loosely])
+def test_what_finds_a_line_loosely_finds_all_that_the_pattern_finds(name: str) -> None:
+    """In the fixtures and the format's sample."""
+    entry = PARSERS[name]
+    known = [line for path in (FIXTURES / name).iterdir() for line in path.read_text(errors="replace").splitlines()]
+    spoken = [line for line in [*known, entry.sample] if entry.recognises.search(line)]
+    assert spoken
+    assert [line for line in spoken if not re.search(entry.loosely, line)] == []
