@@ -138,10 +138,20 @@ def _steps(events: Precursors, outages: OutageLog, rank: Ints) -> _Steps:
     # A planned outage blames nobody; its end may cure.
     told = np.concatenate([events.family[signs], outages.planned.astype(np.int64), _repairs(outages)[ended]])
     serious = np.concatenate([events.serious[signs], np.zeros(sizes[1] + sizes[2], dtype=np.bool_)]).astype(np.int64)
-    order = np.lexsort((told, device, what, time_ms))
-    line = WindowIndex.of(node[order], time_ms[order])
-    order = order[line.order]
+    line = WindowIndex.of(node, time_ms)
+    order = _one_by_one(line, what, device, told)
     return _Steps(line, time_ms[order], what[order], device[order], told[order], serious[order])
+
+
+def _one_by_one(line: WindowIndex, what: Ints, device: Ints, told: Ints) -> Ints:
+    """The order of entries by node and time; of one moment, which few share, by what they are."""
+    order, same = line.order.copy(), np.zeros(len(line.order), dtype=np.bool_)
+    shared = line.keys[1:] == line.keys[:-1]
+    same[1:] |= shared
+    same[:-1] |= shared
+    at = order[same]
+    order[same] = at[np.lexsort((told[at], device[at], what[at], line.keys[same]))]
+    return order
 
 
 def _repairs(outages: OutageLog) -> Ints:

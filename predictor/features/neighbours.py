@@ -19,6 +19,8 @@ FEATURES: tuple[Feature, ...] = (
 
 # One node that lies is not enough.
 _LEAST = 2
+# Looked at together: as many as fit a few hundred megabytes.
+_MOST_PAIRS = 1_000_000
 
 
 def compute(history: History, rows: Rows) -> dict[str, Floats]:
@@ -43,12 +45,17 @@ def _flapping(node: Ints, time_ms: Ints, rows: Rows, group: Ints) -> Floats:
     own, of_row = WindowIndex.of(node, time_ms), group[rows.node]
     found, by_group = np.zeros(len(rows)), np.argsort(of_row, kind="stable")
     ordered = of_row[by_group]
-    for name in np.unique(node[group[node] >= 0]):
-        begin, end = np.searchsorted(ordered, [group[name], group[name] + 1])
-        beside = by_group[begin:end]
-        beside = beside[rows.node[beside] != name]
-        lost = own.count(np.full(len(beside), name), rows.time_ms[beside], DAY_MS)
-        found[beside] += lost > 0
+    told = np.unique(node[group[node] >= 0])
+    begin = np.searchsorted(ordered, group[told])
+    count = np.searchsorted(ordered, group[told], side="right") - begin
+    for part in np.split(np.arange(len(told)), np.flatnonzero(np.diff(np.cumsum(count) // _MOST_PAIRS)) + 1):
+        # Each node that told of a loss beside each row of its group.
+        pair = np.arange(int(count[part].sum())) - np.repeat(np.cumsum(count[part]) - count[part], count[part])
+        beside = by_group[np.repeat(begin[part], count[part]) + pair]
+        name = np.repeat(told[part], count[part])
+        beside, name = beside[rows.node[beside] != name], name[rows.node[beside] != name]
+        lost = own.count(name, rows.time_ms[beside], DAY_MS) > 0
+        found += np.bincount(beside[lost], minlength=len(rows))
     found[found < _LEAST] = 0.0
     return np.where(of_row >= 0, found, np.nan)
 

@@ -56,14 +56,14 @@ class HazardBlend:
             return added, np.zeros(len(rows))
         return added, log_hazard(self.forest.calibrated(self.forest.log_odds(rows)))
 
-    def blended(self, rows: Grid) -> Floats:
-        """The logarithm of the hazard over the horizon, before calibration."""
-        added, trees = self.log_hazards(rows)
+    def blended(self, log_hazards: tuple[Floats, Floats]) -> Floats:
+        """The logarithm of both hazards together over the horizon, before calibration."""
+        added, trees = log_hazards
         return self.weight * added + (1 - self.weight) * trees
 
     def log_odds(self, rows: Grid) -> Floats:
         """Log-odds before calibration. `rows` is (n, features), NaN where unknown."""
-        return log_odds_of(self.blended(rows))
+        return log_odds_of(self.blended(self.log_hazards(rows)))
 
     def calibrated(self, log_odds: Floats) -> Floats:
         """Log-odds on the line that was calibrated."""

@@ -99,11 +99,13 @@ def explain(forest: Forest | HazardBlend, rows: Grid, features: Sequence[Feature
     group_of: Ints = np.array([number[feature.group] for feature in features], dtype=np.int64)
     start = float(forest.calibrated(forest.log_odds(reference[None, :]))[0])
     if isinstance(forest, HazardBlend):
-        parts = _blend_moves(forest, rows, reference, group_of, groups)
+        hazards = forest.log_hazards(rows)
+        parts = _blend_moves(forest, rows, hazards, reference, group_of, groups)
+        probability = sigmoid(forest.calibrated(log_odds_of(forest.blended(hazards))))
     else:
         parts = forest.slope * _moves(forest, rows, reference, group_of, len(groups))
+        probability = forest.probability(rows)
     base = float(sigmoid(np.array(start)))
-    probability = forest.probability(rows)
     parts *= _per_log_odds(start, parts.sum(axis=0), probability - base)
     missed = np.abs(base + parts.sum(axis=0) - probability)
     if not (missed <= TOLERANCE).all():
@@ -111,9 +113,16 @@ def explain(forest: Forest | HazardBlend, rows: Grid, features: Sequence[Feature
     return Explanation(groups, probability, base, parts)
 
 
-def _blend_moves(blend: HazardBlend, rows: Grid, reference: Grid, group_of: Ints, groups: Sequence[str]) -> Floats:
-    """What each group moves in calibrated log-odds, (groups, rows)."""
-    (added, trees), (from_added, from_trees) = blend.log_hazards(rows), blend.log_hazards(reference[None, :])
+def _blend_moves(
+    blend: HazardBlend,
+    rows: Grid,
+    hazards: tuple[Floats, Floats],
+    reference: Grid,
+    group_of: Ints,
+    groups: Sequence[str],
+) -> Floats:
+    """What each group moves in calibrated log-odds, (groups, rows); `hazards` are the logarithms of the rows' own."""
+    (added, trees), (from_added, from_trees) = hazards, blend.log_hazards(reference[None, :])
     extra = _added(blend, rows, reference, group_of, len(groups))
     # Where parts cancel, the slope of the curve stands for the ratio of two differences of nothing.
     found = _in_proportion(extra, blend.weight * (added - from_added), blend.weight * blend.horizon_h / np.exp(added))
@@ -121,7 +130,7 @@ def _blend_moves(blend: HazardBlend, rows: Grid, reference: Grid, group_of: Ints
         moves = blend.forest.slope * _moves(blend.forest, rows, reference, group_of, len(groups))
         rest = 1 - blend.weight
         found += _in_proportion(moves, rest * (trees - from_trees), rest / _odds_slope(trees))
-    logs = blend.blended(rows)
+    logs = blend.blended(hazards)
     whole = blend.slope * (log_odds_of(logs) - blend.log_odds(reference[None, :]))
     return _in_proportion(found, whole, blend.slope * _odds_slope(logs))
 
