@@ -1,11 +1,15 @@
-"""`python -m benchmarks [--write] [NAME...]`: measure the design's budgets on this machine and print a table."""
+"""`python -m benchmarks [--write] [NAME...]`: measure the design's budgets on this machine and print a table.
+
+It ends with what became slower than the table of docs/benchmarks.md says.
+"""
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,9 +117,54 @@ def main() -> int:
             print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     results = [result for each in found.values() for result in each]
     print(table(results))
+    for sentence in slower(PAGE.read_text(), found):
+        print(sentence)
     if options.write:
         PAGE.write_text(with_rows(PAGE.read_text(), found) if options.names else page(results, options.names))
     return 0
+
+
+# What differs by less than this is the machine's mood.
+_SLOWER = 1.25
+_FIGURE = re.compile(r"(\d[\d,]*(?:\.\d+)?) ?(\S*)")
+
+
+def slower(text: str, found: Mapping[str, list[Result]]) -> list[str]:
+    """What became slower than the table of a page says, and what met its budget there and does no longer.
+
+    Rows are compared by their ratios, which the machine's speed touches little; where one has none, by the first
+    figure. Of a budget that begins with >= more is better.
+    """
+    kept = [[cell.strip() for cell in line.strip("|\n ").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
+    rows = {
+        (cells[0].replace(f" (`{name}`)", ""), cells[1]): cells for cells in kept if len(cells) > 5 for name in found
+    }
+    sentences = []
+    for name, result in ((name, one) for name, results in found.items() for one in results):
+        before = rows.get((result.what, result.budget))
+        if before is None or result.verdict == "not measured":
+            continue
+        if before[5] == "met" and result.verdict == "not met":
+            sentences.append(f"{name}: {result.what}: met before ({before[2]}), not met now ({result.ours})")
+        elif (worse := _worse(before, result)) > _SLOWER:
+            sentences.append(f"{name}: {result.what}: {worse:.2f} times worse: {before[2]} before, {result.ours} now")
+    return sentences
+
+
+def _worse(before: Sequence[str], result: Result) -> float:
+    """How many times worse a figure is than that of a row; 1 where the two cannot be compared."""
+    then, now = _figure(before[2]), _figure(result.ours)
+    if result.ratio is not None and before[4] != "-":
+        then, now = (float(before[4].split(",")[0]), ""), (result.ratio, "")
+    if then is None or now is None or then[1] != now[1] or not then[0] or not now[0]:
+        return 1.0
+    return then[0] / now[0] if result.budget.startswith(">=") else now[0] / then[0]
+
+
+def _figure(text: str) -> tuple[float, str] | None:
+    """The first number of a text with its unit: `p50 76 ms, p99 100 ms` gives 76 ms."""
+    found = _FIGURE.search(re.sub(r"\b[pP]\d\d? ", "", text))
+    return None if found is None else (float(found[1].replace(",", "")), found[2].rstrip(",;)"))
 
 
 def with_rows(text: str, found: Mapping[str, list[Result]]) -> str:

@@ -192,7 +192,7 @@ def _measured(folder: Path, log: _Log, few: bool) -> Result:
         f">= {budget:.0f} MB/s",
         f"{rate:.0f} MB/s",
         f"{size / 1e6 / theirs:.0f} MB/s (rg -c)",
-        ours / theirs,
+        theirs / ours,
         "met" if rate >= budget else "not met",
         f"{size / 1e6:.0f} MB, {lines} lines, {events} events, {ours / lines * 1e6:.1f} us a line",
     )

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TypeAlias
 
-from parsers.kernel_messages.family import MessageFamily
+from parsers.kernel_messages.family import LONGEST_SHAPE, SHAPES, MessageFamily, shape_of
 from parsers.kernel_messages.nvlink import read_by_driver
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.text.prefix import LogRecord
@@ -102,20 +102,12 @@ _OF_DRIVERS = (_DRIVER_HEAD, _SWITCH_HEAD)
 # The family that knows a message, and its event.
 Reading: TypeAlias = tuple[MessageFamily, Event]
 
-# Messages differ by their numbers: with each digit and each letter of a hexadecimal number as one, few are left.
-_SHAPE = bytes(ord("0") if chr(byte) in "0123456789abcdefABCDEF" else byte for byte in range(256))
-_SHAPES = 4096
 
-
-@lru_cache(maxsize=_SHAPES)
+@lru_cache(maxsize=SHAPES)
 def _families_of(shape: bytes) -> tuple[tuple[MessageFamily, tuple[str, ...]], ...]:
     """The families, in their order, of which a message of a shape may hold a sign; and these signs."""
-    found = ((family, tuple(sign for sign in family.signs if _shape(sign) in shape)) for family in FAMILIES)
+    found = ((family, tuple(sign for sign in family.signs if shape_of(sign) in shape)) for family in FAMILIES)
     return tuple((family, signs) for family, signs in found if signs)
-
-
-def _shape(text: str) -> bytes:
-    return text.encode("utf-8", "replace").translate(_SHAPE)
 
 
 class MessageDecoder:
@@ -303,8 +295,8 @@ def _decoded(message: str, tag: str | None) -> Reading | None:
 
 def _families(message: str) -> tuple[tuple[MessageFamily, tuple[str, ...]], ...]:
     """The families of which a message may hold a sign, with these signs."""
-    shape = _shape(message)
-    return _families_of(shape) if len(shape) <= _REMEMBERED_LENGTH else _families_of.__wrapped__(shape)
+    shape = shape_of(message)
+    return _families_of(shape) if len(shape) <= LONGEST_SHAPE else _families_of.__wrapped__(shape)
 
 
 def _placed(event: Event, record: LogRecord, node: str | None, line: int) -> Event:

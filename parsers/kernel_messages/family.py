@@ -33,6 +33,18 @@ class MessageFamily:
     heads: frozenset[str] = frozenset()
 
 
+# Messages differ by their numbers: with each digit and each letter of a hexadecimal number as one, few are left. Which
+# signs a message may hold is remembered by shape: of so many, none longer, since somebody may send as many as he likes.
+_SHAPE = bytes(ord("0") if chr(byte) in "0123456789abcdefABCDEF" else byte for byte in range(256))
+SHAPES = 4096
+LONGEST_SHAPE = 400
+
+
+def shape_of(text: str) -> bytes:
+    """A text that others with other numbers share."""
+    return text.encode("utf-8", "replace").translate(_SHAPE)
+
+
 # One message that one pattern reads whole; its named groups are the parts of the event.
 #
 #     MessageForm("Kernel panic - not syncing", r"Kernel panic - not syncing: (?P<reason>.{0,400})", "kernel_panic")

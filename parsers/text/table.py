@@ -179,6 +179,16 @@ class TableReader:
             return self._ready()
         return [*self._ready(), row]
 
+    def is_whole_row(self, text: str) -> bool:
+        """Whether a line is a row by itself, as many fields as the header has, and nothing is held back before it."""
+        return (
+            not self._part
+            and not self._late
+            and self._separator == "|"
+            and bool(self.names)
+            and text.count("|") == len(self.names) - 1
+        )
+
     def flush(self) -> list[Row]:
         """The last rows.
 

@@ -41,6 +41,7 @@ _PRINTED = re.compile(r"(?P<severity>Non[- ]?fatal|Fatal|Correctable)\b,? *", re
 _LINK = re.compile(r"Link (?P<link>\d{1,4}) *", re.ASCII)
 # The end of a thermal state: told under the code of its beginning.
 _OVER = re.compile(r"\b(?:Disengaged|Deactivated)\b")
+_OVER_PARTS = ("isengaged", "eactivated")
 _FIELD = re.compile(r"\b(?P<name>instance|chiplet)=(?P<value>\d{1,6})", re.ASCII)
 # NVSWITCH_ERROR_SEVERITY_TYPE of the driver's error_nvswitch.h.
 _SEVERITIES = {0: "non-fatal", 1: "fatal", 2: "correctable"}
@@ -53,11 +54,12 @@ def decode_sxid(message: str) -> Event | None:
     match = _SXID.match(message)
     if not match:
         return None
-    rest, where = (match["rest"] or "").strip(), match["where"].replace(" ", "")
+    switch, where, number, rest = match.groups()
+    rest, where = (rest or "").strip(), where.replace(" ", "")
     pci = canonical_pci(where)
     if pci is None and not where.startswith("PCI:"):
         return None
-    code, attributes = int(match["code"]), {"switch": int(match["switch"])} if match["switch"] else {}
+    code, attributes = int(number), {"switch": int(switch)} if switch else {}
     if _DETAIL.match(rest):
         return _detail(code, pci, rest, attributes)
     return _head(code, pci, rest, attributes)
@@ -80,20 +82,20 @@ def _head(code: int, pci: str | None, rest: str, attributes: dict[str, Any]) -> 
         attributes["first"] = True
     fault = sxid(code)
     severity, action = judge_sxid(fault, word)
-    if _OVER.search(text):
+    if any(part in text for part in _OVER_PARTS) and _OVER.search(text):
         severity, action = "info", "none"
     return Event(
-        time=None,
-        node=None,
-        source="kernel",
-        kind="sxid",
-        code=code,
-        severity=severity,
-        cause=fault.cause if fault else "unknown",
-        action=action,
-        device=Device(type="nvswitch", pci=pci, port=int(link["link"]) if link else None),
-        message=text.strip() or (fault.description if fault else f"SXid {code}"),
-        attributes=attributes,
+        None,
+        None,
+        "kernel",
+        "sxid",
+        code,
+        severity,
+        fault.cause if fault else "unknown",
+        action,
+        Device("nvswitch", pci, None, None, int(link["link"]) if link else None),
+        text.strip() or (fault.description if fault else f"SXid {code}"),
+        attributes,
     )
 
 
@@ -112,17 +114,17 @@ def _detail(code: int, pci: str | None, rest: str, attributes: dict[str, Any]) -
         attributes["data"] = " ".join(data["data"].replace(",", " ").split())
     severity, action = judge_sxid(fault, word) if word else ("info", "none")
     return Event(
-        time=None,
-        node=None,
-        source="kernel",
-        kind="sxid_detail",
-        code=code,
-        severity=severity,
-        cause=fault.cause if fault else "unknown",
-        action=action,
-        device=Device(type="nvswitch", pci=pci, port=link),
-        message=rest,
-        attributes=attributes,
+        None,
+        None,
+        "kernel",
+        "sxid_detail",
+        code,
+        severity,
+        fault.cause if fault else "unknown",
+        action,
+        Device("nvswitch", pci, None, None, link),
+        rest,
+        attributes,
     )
 
 

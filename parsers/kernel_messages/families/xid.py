@@ -13,8 +13,9 @@ An Xid that names the one before it (`caused by previous Xid 149`) is a conseque
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 
-from parsers.kernel_messages.family import MessageFamily
+from parsers.kernel_messages.family import LONGEST_SHAPE, SHAPES, MessageFamily, shape_of
 from parsers.kernel_messages.nvlink import nvlink_detail
 from store.records.event import Action, Attribute, Device, Event, Severity, canonical_pci
 from store.records.fault_catalog import xid
@@ -100,12 +101,19 @@ _CHANNEL = re.compile(r"(?:Ch|[Cc]hannel(?: ID)?) (?:0x)?(?P<channel>[0-9a-fA-F]
 _TRUTH = {"Yes": True, "No": False, "Contained": True, "Uncontained": False, " Error": True}
 
 
+@lru_cache(maxsize=SHAPES)
+def _sentences_of(shape: bytes) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """The sentences that a text of a shape may hold."""
+    return tuple((sign, pattern) for sign, pattern in _SENTENCES if shape_of(sign) in shape)
+
+
 def fields_of(text: str) -> dict[str, Attribute]:
     """The attributes that the text of an Xid bears."""
     found: dict[str, Attribute] = {}
     if match := _CHANNEL.match(text):
         found["channel"] = f"0x{match['channel'].lower():0>8}"
-    for sign, pattern in _SENTENCES:
+    shape = shape_of(text)
+    for sign, pattern in _sentences_of(shape) if len(shape) <= LONGEST_SHAPE else _SENTENCES:
         if sign in text and (match := pattern.search(text)):
             for name, value in match.groupdict().items():
                 if value is not None:
