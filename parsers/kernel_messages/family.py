@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from store.records.event import Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import kind_meanings
@@ -109,16 +110,18 @@ class MessageForm:
         """The event of a message that the pattern matches."""
         pci = port = None
         attributes: dict[str, Attribute] = {}
-        for name, value in match.groupdict().items():
-            if value is None:
+        values = match.groups()
+        for place, name, read in _parts(match.re):
+            if (value := values[place]) is None:
                 continue
             text = value.strip()
-            if name == "pci":
+            if read is not None:
+                if text:
+                    attributes[name] = read(text)
+            elif name == "pci":
                 pci = text
-            elif name == "port":
+            else:
                 port = text
-            elif text:
-                attributes[name] = True if name in FLAGS else int(text) if name in INTEGERS else text
         kind_of_device = self.device or _TYPES.get(str(attributes.get("driver", "")), "pci")
         variant = self.variant
         for name in ("state", "fs", self.by):
@@ -140,6 +143,14 @@ class MessageForm:
             message.strip() or known.description,
             attributes,
         )
+
+
+@cache
+def _parts(pattern: re.Pattern[str]) -> tuple[tuple[int, str, Callable[[str], Attribute] | None], ...]:
+    """Place, name and reader of each named group; no reader of the device's address and port."""
+    readers: dict[str, Callable[[str], Attribute] | None] = {"pci": None, "port": None}
+    readers |= dict.fromkeys(FLAGS, bool) | dict.fromkeys(INTEGERS, int)
+    return tuple((number - 1, name, readers.get(name, str)) for name, number in pattern.groupindex.items())
 
 
 def decoder(forms: Sequence[MessageForm]) -> Callable[[str], Event | None]:

@@ -8,7 +8,6 @@ Forms: tests of leptonai/gpud (Apache-2.0) and lines of public issues. The numbe
 """
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from parsers.kernel_messages.family import MessageFamily
@@ -132,8 +131,7 @@ def merge_sxid(head: Event, detail: Event) -> Event | None:
     """The head with what a line of detail adds; None where the line is of another fault."""
     if detail.kind != "sxid_detail" or (head.code, head.device.pci) != (detail.code, detail.device.pci):
         return None
-    had: dict[str, Attribute] = dict(head.attributes)
-    more = dict(detail.attributes)
+    had, more = head.attributes, dict(detail.attributes)
     if had.get("switch") != more.pop("switch", None):
         return None
     if "severity_num" in more:
@@ -142,7 +140,7 @@ def merge_sxid(head: Event, detail: Event) -> Event | None:
         more.pop("link")
     elif "data" in had:  # the rest of the data, on a second line
         more["data"] = f"{had['data']} {more['data']}"[:MAX_DATA]
-    return replace(head, attributes={**had, **more})
+    return head.with_attributes({**had, **more})
 
 
 def judge_sxid(fault: Fault | None, printed: str | None) -> tuple[Severity, Action]:
