@@ -44,12 +44,12 @@ def main(directory: Path) -> None:
         learned, rows = lesson(directory, world)
         judged = Judged(learned.rows.time_ms, learned.rows.node, np.zeros(len(learned.rows)), learned.labels)
         usual = [one.rank(rows) for one in NODES.baselines.values()]
-        clean = check_features(rows.values, judged, rows.features, usual)
+        clean = check_features(rows.values, judged, rows.features, usual, learned.negative_share)
         said = [f"{world.name}: {int(learned.labels.positive.sum())} positive rows, {len(clean)} of its own doubted"]
         for share in SHARES:
             drawn = np.random.default_rng(7).random(len(learned.rows)) < share
             flag = (learned.labels.positive & drawn).astype(np.float32)[:, None]
-            found = check_features(flag, judged, (Feature("planted", "history"),), usual)
+            found = check_features(flag, judged, (Feature("planted", "history"),), usual, learned.negative_share)
             said.append(f"{share:.0%} ({int(flag.sum())} rows) {'doubted' if found else 'not found'}")
         print("; ".join(said), flush=True)
 

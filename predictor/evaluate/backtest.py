@@ -254,7 +254,7 @@ def read_backtest(
         judging = Dataset(both.fleet, both.outages, requested, both.features, values)
         known = Dataset(both.fleet, both.outages, learned.rows, both.features, learn_values)
         usual = [one.rank(known) for one in subjects.baselines.values()]
-        doubted = check_features(learn_values, _unscored(learned), both.features, usual)
+        doubted = check_features(learn_values, _unscored(learned), both.features, usual, learned.negative_share)
         first = from_ms(int(min(learned.rows.time_ms.min(initial=requested.time_ms[0]), requested.time_ms[0])))
         answers = label(population.fleet, population.outages, requested, settings.horizon_h, population.end_ms)
         doubted += check_readings(

@@ -160,7 +160,11 @@ def _difference(compute_asof: AsOf, sampled: SampledRows) -> tuple[str, str] | N
 
 
 def check_features(
-    values: NDArray[np.float32], judged: Judged, features: Sequence[Feature], ranks: Iterable[Floats] = ()
+    values: NDArray[np.float32],
+    judged: Judged,
+    features: Sequence[Feature],
+    ranks: Iterable[Floats] = (),
+    negative_share: float = 1.0,
 ) -> list[str]:
     """Refuse a feature that alone tells who fails, better than anything honest has ever done; doubts of the others.
 
@@ -169,6 +173,7 @@ def check_features(
     Args:
         values: (rows, features); all rows of `judged`, known or not (its scores are not looked at).
         ranks: what the baselines say of the same rows.
+        negative_share: the rows hold this share of all negatives.
 
     Raises:
         LeakageError: one feature's AUC is beyond belief.
@@ -177,7 +182,8 @@ def check_features(
     if not _enough(judged.only(kept)):
         return []
     seen, whole = judged.only(kept), judged.only(judged.labels.known)
-    usual = max((pure_part(replace(whole, scores=rank[judged.labels.known])) for rank in ranks), default=0.0)
+    each = (replace(whole, scores=rank[judged.labels.known]) for rank in ranks)
+    usual = max((pure_part(one, negative_share) for one in each), default=0.0)
     found = []
     for column, feature in enumerate(features):
         measured = values[:, column].astype(np.float64)
@@ -188,36 +194,38 @@ def check_features(
             # Low values may tell it as well as high ones.
             up = side if _auc(side, seen.labels) >= 0.5 else -side
             _refuse(replace(seen, scores=up), f"feature {feature.name!r} alone", _LOOK_AT_FEATURE)
-        part = max(_purest(side, judged, kept) for side in sides)
+        part = max(_purest(side, judged, kept, negative_share) for side in sides)
         if part >= max(DOUBT_PURE, OVER_BASELINE * usual):
             found.append(f"feature {feature.name!r} alone {_FINDS.format(part)}; {_LOOK_AT_FEATURE}")
     return found
 
 
-def _purest(values: Floats, judged: Judged, sample: Bools) -> float:
+def _purest(values: Floats, judged: Judged, sample: Bools, negative_share: float) -> float:
     """The larger of the pure parts that a feature has from above and from below."""
     most = 0.0
     for up in (values, -values):
         scored = replace(judged, scores=up)
         # With fewer negatives a part can only look purer, so that what is not pure there is pure nowhere.
-        if pure_part(scored.only(sample)) >= DOUBT_PURE:
-            most = max(most, pure_part(scored.only(judged.labels.known)))
+        if pure_part(scored.only(sample), negative_share) >= DOUBT_PURE:
+            most = max(most, pure_part(scored.only(judged.labels.known), negative_share))
     return most
 
 
-def pure_part(judged: Judged) -> float:
+def pure_part(judged: Judged, negative_share: float = 1.0) -> float:
     """The largest share of the positives that one threshold finds while most of what it finds is positive.
 
     0 where what it finds is too little to say so: fewer than `PURE_ROWS` rows, or `LEAST_NODES` nodes.
 
     Args:
         judged: known rows alone.
+        negative_share: they hold this share of all negatives: each stands for as many as were left out with it.
     """
     positive = judged.labels.positive
     order = np.argsort(-judged.scores, kind="stable")
     score, hits = judged.scores[order], np.cumsum(positive[order])
     ends = np.flatnonzero(np.append(score[1:] != score[:-1], True))
-    pure = ends[hits[ends] >= PURE_PRECISION * (ends + 1)]
+    found_in_all = hits[ends] + (ends + 1 - hits[ends]) / negative_share
+    pure = ends[hits[ends] >= PURE_PRECISION * found_in_all]
     if not len(pure):
         return 0.0
     found = order[: pure[-1] + 1]

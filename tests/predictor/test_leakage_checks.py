@@ -243,3 +243,16 @@ def test_failures_that_repeat_are_not_doubted() -> None:
     again[np.flatnonzero(fleet.labels.positive)[::2]] = 0.0
     assert check_features(two_features(fleet, again), fleet, FEATURES, [again]) == []
     assert "'future' alone finds" in check_features(two_features(fleet, again), fleet, FEATURES)[0]
+
+
+def test_what_was_left_out_of_a_sample_counts_among_what_a_feature_finds() -> None:
+    """Of disks a few in a hundred negatives are learned from: what is pure among those need not be among all."""
+    fleet = honest_fleet(1)
+    chance = np.random.default_rng(3).random(len(fleet.scores))
+    positive = fleet.labels.positive
+    flag = np.where(positive, chance < 0.6, chance < 0.05 * positive.mean())
+    values = two_features(fleet, flag.astype(float))
+    assert "'future' alone finds" in check_features(values, fleet, FEATURES)[0]
+    assert check_features(values, fleet, FEATURES, negative_share=0.02) == []
+    pure = two_features(fleet, (positive & flag).astype(float))  # finds no negative: none was left out with it
+    assert "'future' alone finds" in check_features(pure, fleet, FEATURES, negative_share=0.02)[0]
