@@ -1,4 +1,5 @@
-"""Keeping the models fresh: now and then they are judged, and a new one is trained, each by a process of its own.
+"""Keeping the models fresh: now and then they are judged, a new one is trained, and links are scored by a model that
+is learned anew; each by a process of its own.
 
 Neither costs the requests anything but a share of the processor, at the lowest priority: the matrices, the fitting and
 scikit-learn live in a child, which ends with the server, or at its deadline. What comes of a training is in the audit,
@@ -17,9 +18,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from api.server.state import State
+from predictor.history.families import LINK_LOSSES
 from store.database.connections import writing
 from store.database.coordination import acquire, release
+from store.events.event_pages import has_events
 from store.models.registry import LastTraining, count_outages, last_training, list_models, note_training
+from store.models.scores import newest_link_scoring
 from store.models.scorings import newest_moment
 from store.records.event import format_time
 
@@ -32,6 +36,8 @@ _JUDGE_WITHIN_S = 900.0
 # After a training that failed, or for which there was too little news.
 _AGAIN = timedelta(days=1)
 _TOLD = 600
+# Fewer lines about lost links in the time that is learned from tell too little.
+_LINKS_LEARN, _LEAST_LOSSES = timedelta(days=365), 40
 _log = logging.getLogger(__name__)
 
 
@@ -45,12 +51,13 @@ class Upkeep:
 
     state: State
     holder: str = field(default_factory=lambda: f"training-{uuid.uuid4().hex[:12]}")
+    tried: dict[str, datetime] = field(default_factory=dict)  # when work began that leaves nothing where it fails
 
     def turn(self, keep_on: Callable[[], bool]) -> None:
-        """Judge the models if their next scoring is due, then train if that is.
+        """Judge the models if their next scoring is due, then train if that is, then score the links.
 
         Raises:
-            ChildError: either failed; it is tried again, a training after a day.
+            ChildError: one failed; it is tried again, a training and a scoring of links after a day.
         """
         if self.is_judging_due():
             arguments = ["models", "judge", "--at", format_time(self.state.clock()), *self._aside()]
@@ -60,6 +67,21 @@ class Upkeep:
             self._run(arguments, _JUDGE_WITHIN_S, keep_on)
         if keep_on() and self.is_training_due():
             self._train(keep_on)
+        if keep_on() and self.are_links_due():
+            self._score_links(keep_on)
+
+    def are_links_due(self) -> bool:
+        """Whether the links have not been scored for a while, and enough were lost of late to learn from."""
+        every, now = timedelta(hours=self.state.settings.training.links_every_h), self.state.clock()
+        if not every:
+            return False
+        with self.state.engine.connect() as connection:
+            scored, tried = newest_link_scoring(connection), self.tried.get("links")
+            if tried is not None and (scored is None or scored < tried):  # it failed
+                scored, every = tried, _AGAIN
+            if scored is not None and now - scored < every:
+                return False
+            return has_events(connection, LINK_LOSSES, now - _LINKS_LEARN, _LEAST_LOSSES)
 
     def is_judging_due(self) -> bool:
         """Whether a champion has not scored for judging for a while."""
@@ -83,6 +105,12 @@ class Upkeep:
             self._note("put off", {"why": why})
             return False
         return True
+
+    def _score_links(self, keep_on: Callable[[], bool]) -> None:
+        now = self.state.clock()
+        self.tried["links"] = now
+        arguments = ["links", "--at", format_time(now), *self._aside()]
+        self._run(arguments, self.state.settings.training.within_s, keep_on)
 
     def _train(self, keep_on: Callable[[], bool]) -> None:
         settings = self.state.settings.training

@@ -118,6 +118,7 @@ class TrainingSchedule:
     window_days: int | None = 365  # learn from so many days; null: from all
     within_s: float = 3600.0  # a training that takes longer is given up
     nice: int = 10  # how far training and judging give way to requests: 0 (not at all) to 19
+    links_every_h: float = 6.0  # links are scored so often, once enough were lost to learn from; 0: never by itself
 
 
 @dataclass(frozen=True, slots=True)

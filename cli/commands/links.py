@@ -11,6 +11,7 @@ from cli.commands.predict import Moment
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
+from cli.processes.workers import BACKGROUND_OPTION, give_way
 from predictor.dataset.folds import NoDataError
 from store.records.event import format_time
 
@@ -23,13 +24,18 @@ if TYPE_CHECKING:
 @click.option("--at", type=Moment(), metavar="T", help="Score as of this time [default: the end of the data].")
 @click.option("--horizon-h", type=click.IntRange(1, 24 * 90), default=24, show_default=True, help="Hours ahead.")
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Links in the table.")
+@BACKGROUND_OPTION
 @JSON_OPTION
-def links(url: str, at: datetime | None, horizon_h: int, top: int, as_json: bool) -> None:
+def links(
+    url: str, at: datetime | None, horizon_h: int, top: int, background: tuple[int, int] | None, as_json: bool
+) -> None:
     """Learn from the past of all links, score each, with reasons, and save the scores."""
     from predictor.history.store_reader import data_span
     from predictor.links.scoring import score_links
     from predictor.model.forest import ModelError
 
+    if background is not None:
+        give_way(*background)
     engine = open_store(url)
     with engine.connect() as connection:
         span = data_span(connection)

@@ -99,6 +99,8 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "host_memory": ("edac", "mce", "ghes", "memory_failure", "page_offlined"),
 }
 BY_KIND: Mapping[str, str] = {kind: family for family, kinds in _KINDS.items() for kind in kinds}
+# What tells that a link was lost.
+LINK_LOSSES = sorted(kind for kind, family in BY_KIND.items() if family == "link_flap")
 # Corrected memory errors are no fault and yet the best sign there is.
 _CORRECTED: Mapping[str, str] = {"ecc_sbe": "ecc_sbe", "gpu_ras": "ecc_sbe", "habana_ecc": "ecc_sbe"}
 # Kinds whose cause tells whose fault they are, as that of an Xid does.

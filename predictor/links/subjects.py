@@ -29,7 +29,7 @@ from predictor.history.arrays import (
     from_ms,
     to_ms,
 )
-from predictor.history.families import BY_KIND, FAMILY_INDEX
+from predictor.history.families import BY_KIND, FAMILY_INDEX, LINK_LOSSES
 from predictor.history.precursor_log import PrecursorLog, event_rows, milliseconds
 from predictor.history.store_reader import data_span, read_history, read_population
 from predictor.model.baselines import BASELINES, LINK_BASELINES, Baseline
@@ -47,7 +47,6 @@ from store.tables import schema
 
 _FAMILIES = ("link_flap", "link_error", "pcie")
 _KINDS = sorted(kind for kind, family in BY_KIND.items() if family in _FAMILIES)
-_FLAPS = sorted(kind for kind, family in BY_KIND.items() if family == "link_flap")
 # Losses that features know of: counting them must not take longer from year to year.
 LOSS_WINDOW_MS = 365 * DAY_MS
 # Losses closer than this are one; one lasts at least a minute, since few sources say when it was over.
@@ -132,7 +131,7 @@ def link_history(connection: sa.Connection, first: datetime, last: datetime) -> 
     first_ms, last_ms = to_ms(first), to_ms(last)
     cabling, fleet, begun_ms = _known(connection)
     signs = _precursors(connection, (cabling, fleet), _KINDS, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms))
-    flaps = _precursors(connection, (cabling, fleet), _FLAPS, (first_ms - LOSS_WINDOW_MS, last_ms))
+    flaps = _precursors(connection, (cabling, fleet), LINK_LOSSES, (first_ms - LOSS_WINDOW_MS, last_ms))
     nothing = np.empty(0, dtype=np.int64)
     dark = Telemetry(nothing, nothing, np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32), nothing)
     return History(
@@ -148,7 +147,7 @@ def link_history(connection: sa.Connection, first: datetime, last: datetime) -> 
 def link_population(connection: sa.Connection, end_ms: int) -> Population:
     """Every link and every loss, the future included: for labels alone."""
     cabling, fleet, _ = _known(connection)
-    flaps = _precursors(connection, (cabling, fleet), _FLAPS, (FAR_PAST_MS, FAR_FUTURE_MS))
+    flaps = _precursors(connection, (cabling, fleet), LINK_LOSSES, (FAR_PAST_MS, FAR_FUTURE_MS))
     return Population(fleet, _lost(connection, (cabling, fleet), flaps, None), end_ms)
 
 

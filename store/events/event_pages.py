@@ -76,6 +76,13 @@ def _literal(value: Any) -> sa.ColumnElement[Any]:
     return sa.literal(value, schema.UtcTime() if isinstance(value, datetime) else sa.Text())
 
 
+def has_events(connection: sa.Connection, kinds: Sequence[str], since: datetime, least: int) -> bool:
+    """Whether there are at least so many events of some kinds since a moment; no more than these are looked at."""
+    table = schema.events
+    found = sa.select(table.c.time).where(table.c.kind.in_(kinds), table.c.time >= since).limit(least).subquery()
+    return (connection.scalar(sa.select(sa.func.count()).select_from(found)) or 0) >= least
+
+
 def event_of(row: Any) -> Event:
     """The event of a row of `events`."""
     return Event(

@@ -38,6 +38,11 @@ def save_link_scores(connection: sa.Connection, horizon_h: int, scores: Sequence
         connection.execute(sa.insert(_TABLE), rows)
 
 
+def newest_link_scoring(connection: sa.Connection) -> datetime | None:
+    """When links were scored last; None where they never were."""
+    return connection.scalar(sa.select(sa.func.max(_TABLE.c.time, type_=schema.UtcTime())))
+
+
 def link_score_page(
     connection: sa.Connection, horizon_h: int, limit: int, after: tuple[float, str] | None = None
 ) -> list[dict[str, Any]]:

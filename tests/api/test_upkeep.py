@@ -6,15 +6,18 @@ from datetime import datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from fleet_store import day, fill, outage, put
+from fleet_store import RECEIVED, day, fill, node, outage, put
 
 from api.loops.model_upkeep import ChildError, Upkeep
 from api.server.settings import TrainingSchedule
 from api.server.state import State
 from store.database.connections import writing
 from store.database.coordination import acquire
+from store.events.append import append_events, append_links, append_nodes
 from store.models.registry import StoredModel, last_training, list_models, note_training, save_model
+from store.models.scores import link_score_page
 from store.models.scorings import Scoring, newest_moment, save_scoring
+from store.records.event import Device, Event
 
 from .conftest import QUIET, Clock
 
@@ -183,3 +186,56 @@ def test_the_server_judges_its_models_and_trains_a_challenger(postgres_engine: s
     with postgres_engine.connect() as connection:
         assert newest_moment(connection, challenger["id"]) == day(39) + timedelta(hours=12, seconds=1)
         assert {row["id"] for row in list_models(connection)} == set(before)
+
+
+def flap(at_d: float, host: int) -> Event:
+    """A host's port that vanishes, as a subnet manager tells it."""
+    return Event(day(at_d), f"gpu-{host}", "opensm", "port_removed", None, "error", "fabric", device=Device("port"))
+
+
+def with_fabric(engine: sa.Engine, losses: int) -> None:
+    """Forty hosts on a leaf, of which four lose their links again and again."""
+    cables = [
+        {"switch": "leaf-0", "port": i + 1, "peer": f"gpu-{i}", "peer_port": 1, "peer_type": "hca"} for i in range(40)
+    ]
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [node(f"gpu-{i}") for i in range(40)])
+        append_links(connection, cables)
+        append_events(connection, [flap(2 + 27 * n / losses, n % 4) for n in range(losses)], RECEIVED)
+
+
+@pytest.mark.parametrize(("losses", "every_h", "due"), [(39, 6.0, False), (40, 6.0, True), (40, 0.0, False)])
+def test_links_are_scored_by_the_server_once_enough_were_lost(
+    upkeep: Upkeep, losses: int, every_h: float, due: bool
+) -> None:
+    """Never by itself where that is switched off."""
+    with_fabric(upkeep.state.engine, losses)
+    assert with_settings(upkeep, links_every_h=every_h).are_links_due() is due
+
+
+@pytest.mark.integration
+def test_links_are_scored_again_after_a_while(upkeep: Upkeep, clock: Clock) -> None:
+    """A real child; the links that were lost before stand first."""
+    with_fabric(upkeep.state.engine, 120)
+    calm = with_settings(upkeep, every_days=0.0)
+    calm.turn(always)
+    with upkeep.state.engine.connect() as connection:
+        rows = link_score_page(connection, 24, 100)
+    assert len(rows) == 40
+    assert {row["link"] for row in rows[:4]} == {f"leaf-0/{i + 1}" for i in range(4)}
+    assert not calm.are_links_due()
+    clock.forward(hours=6)
+    assert calm.are_links_due()
+
+
+@pytest.mark.integration
+def test_a_scoring_of_links_that_fails_is_not_tried_at_once(upkeep: Upkeep, clock: Clock) -> None:
+    """A real child: its time is over. The next try is a day later."""
+    with_fabric(upkeep.state.engine, 120)
+    hasty = with_settings(upkeep, every_days=0.0, within_s=0.0)
+    with pytest.raises(ChildError, match="foreshock links: not done within 0 s"):
+        hasty.turn(always)
+    clock.forward(hours=23)
+    assert not hasty.are_links_due()
+    clock.forward(hours=1)
+    assert hasty.are_links_due()
