@@ -26,6 +26,7 @@ from wire.hints import CallerJson, HindsightJson, HintJson
 from wire.message import NOTHING_HERE, AnswerError, Page, decode
 from wire.models import ChecksJson, ModelsJson
 from wire.nodes import (
+    LinkScoreJson,
     MapJson,
     NodeDetailJson,
     NodeGpuJson,
@@ -294,6 +295,10 @@ class ApiClient:
     def lemons(self) -> RepairListJson:
         """The nodes that should go to repair, the worst first."""
         return self._get(RepairListJson, "lemons")
+
+    def link_scores(self, limit: int) -> list[LinkScoreJson]:
+        """The links that are the likeliest to be lost within a day; none where they were never scored."""
+        return self._items(LinkScoreJson, "links", limit)
 
     def hints(self) -> list[HintJson]:
         """The newest thousand hints, newest first."""

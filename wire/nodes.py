@@ -1,6 +1,6 @@
 """Nodes, their scores, outages and telemetry, links and topology: `GET /nodes`, `GET /scores`, `GET /topology` ..."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -206,12 +206,12 @@ class LinkScoreJson(JsonObject, frozen=True, kw_only=True):
     """The probability that a link is lost within a horizon, with reasons that add up to it."""
 
     link: str
-    ends: tuple[str, ...]
-    horizon_h: int
+    ends: tuple[str, ...] = ()
+    horizon_h: Always[int] = None
     time: Time
-    score: float
-    reasons: tuple[dict[str, Any], ...]
-    model: str
+    score: Always[float] = None
+    reasons: tuple[ReasonJson, ...] = ()
+    model: Always[str] = None
 
 
 class LinkJson(JsonObject, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""`GET /links`: which links will flap or die, as the last `foreshock links` said."""
+"""`GET /links`: which links will flap or die, as the last scoring of them said."""
 
 from typing import Annotated
 
@@ -25,6 +25,6 @@ class LinkQuery(BaseModel):
 
 @router.get("/links", operation_id="get_links", summary="Scores of links", responses=answer(Page[LinkScoreJson]))
 def get_links(_who: Reader, server: Server, query: Annotated[LinkQuery, Query()]) -> Response:
-    """The links of the last scoring, the likeliest to be lost first; none where `foreshock links` never ran."""
+    """The links of the last scoring, the likeliest to be lost first; none where none was made yet."""
     with server.engine.connect() as connection:
         return listing(link_score_page(connection, query.horizon_h, query.limit))

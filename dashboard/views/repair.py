@@ -1,4 +1,4 @@
-"""The Repair page: which nodes should go to repair, what to do with each, and the evidence."""
+"""The Repair page: which nodes should go to repair, what to do with each, and the evidence; which links come next."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,9 +10,11 @@ from dashboard.panels import page as panels
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
 from dashboard.text import words
+from wire.nodes import LinkScoreJson
 from wire.repair import LemonJson, PartJson, RepairEvidenceJson, RepairJson, RepairListJson
 
 SHOWN = 25
+LINKS = 10
 
 
 def page(site: Site) -> None:
@@ -36,6 +38,30 @@ def _live(site: Site) -> None:
             panels.empty("A node appears here when it fails again and again while its neighbours do not.")
         else:
             st.caption("For the vendor: `foreshock lemons --rma parts.csv` writes the parts with numbers and evidence.")
+        _links(site.client.link_scores(LINKS), cluster.now)
+
+
+def _links(scores: Sequence[LinkScoreJson], now: datetime) -> None:
+    """The cables and modules to look at, where links are scored."""
+    if not scores:
+        return
+    st.subheader("Links likely to be lost", anchor=False, help="within 24 h; look at the module and the cable")
+    frames.show(link_rows(scores), "links", {"link": "Link", "ends": "Between", "risk": "Risk, 24 h"}, most=LINKS)
+    st.caption(f"Scored {words.ago(scores[0].time, now)} from what the fabric's own past teaches.")
+
+
+def link_rows(scores: Sequence[LinkScoreJson]) -> list[Row]:
+    """Links, the likeliest to be lost first, each with what raised its score."""
+    return [
+        {
+            "link": one.link,
+            "ends": " and ".join(one.ends),
+            "risk": words.risk(one.score),
+            "why": "; ".join(why.text for why in one.reasons if why.contribution > 0 and not words.is_rest(why))
+            or "nothing of late",
+        }
+        for one in scores
+    ]
 
 
 def headline(report: RepairListJson) -> tuple[str, str]:

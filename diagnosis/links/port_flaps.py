@@ -73,21 +73,21 @@ def watch_ports(connection: sa.Connection, now: datetime, keep_on: Callable[[], 
     graph = read_graph(connection, now)
     try:
         losses = port_losses(_while(keep_on, read_events(connection, window, kinds=_KINDS)), graph)
-    except _CutShortError:
+    except _LookError:
         return []
     found = [(own.score(now), place, own) for place, own in losses.items()]
     flappers = sorted((one for one in found if one[0] >= CHRONIC), key=lambda one: (-one[0], one[1]))
     return [_event(place, own, score, now) for score, place, own in flappers[:_MOST_FLAPPERS]]
 
 
-class _CutShortError(Exception):
+class _LookError(Exception):
     """Whoever asked does not want to go on."""
 
 
 def _while(keep_on: Callable[[], bool], events: Iterable[Event]) -> Iterator[Event]:
     for number, event in enumerate(events, start=1):
         if not number % _PART and not keep_on():
-            raise _CutShortError
+            raise _LookError
         yield event
 
 

@@ -343,6 +343,18 @@ LEMON = {
     ],
     "next_step": "Exchange gpu 0000:0f:00.0: the same fault came back after a repair.",
 }
+LINK = {
+    "link": "leaf-03/12",
+    "ends": ["leaf-03 port 12", "gpu-017"],
+    "horizon_h": 24,
+    "time": "2025-03-29T01:12:00Z",
+    "score": 0.31,
+    "reasons": [
+        {"text": "lost 5 times in 28 days, the last 3 h ago", "contribution": 0.25, "events": ["e1"]},
+        {"text": "the base rate of links, and everything else", "contribution": 0.06, "events": []},
+    ],
+    "model": "links-gbt-24h-0011aabb",
+}
 REPAIR = {
     "at": "2025-03-29T03:11:30Z",
     "window_days": 28,
@@ -488,6 +500,7 @@ def api() -> Iterator[CannedApi]:
             "audit": listed(AUDIT),
             "sidecars": listed(SIDECAR),
             "lemons": REPAIR,
+            "links": listed(LINK),
             "models": MODELS,
             "checks": CHECKS,
         }
