@@ -42,25 +42,24 @@ def _live(site: Site) -> None:
 
 
 def _links(scores: Sequence[LinkScoreJson], now: datetime) -> None:
-    """The cables and modules to look at, where links are scored."""
-    if not scores:
+    """The cables and modules to look at, where links are scored and something speaks against some."""
+    rows = link_rows(scores)
+    if not rows:
         return
-    st.subheader("Links likely to be lost", anchor=False, help="within 24 h; look at the module and the cable")
-    frames.show(link_rows(scores), "links", {"link": "Link", "ends": "Between", "risk": "Risk, 24 h"}, most=LINKS)
+    st.subheader("Links with the highest risk", anchor=False, help="to be lost; look at the module and the cable")
+    frames.show(rows, "links", {"link": "Link", "ends": "Between", "risk": "Risk, 24 h"}, most=LINKS)
     st.caption(f"Scored {words.ago(scores[0].time, now)} from what the fabric's own past teaches.")
 
 
 def link_rows(scores: Sequence[LinkScoreJson]) -> list[Row]:
-    """Links, the likeliest to be lost first, each with what raised its score."""
+    """Links that something speaks against, the likeliest to be lost first."""
+    against = [
+        (one, [why.text for why in one.reasons if why.contribution > 0 and not words.is_rest(why)]) for one in scores
+    ]
     return [
-        {
-            "link": one.link,
-            "ends": " and ".join(one.ends),
-            "risk": words.risk(one.score),
-            "why": "; ".join(why.text for why in one.reasons if why.contribution > 0 and not words.is_rest(why))
-            or "nothing of late",
-        }
-        for one in scores
+        {"link": one.link, "ends": " and ".join(one.ends), "risk": words.risk(one.score), "why": "; ".join(told)}
+        for one, told in against
+        if told
     ]
 
 
