@@ -103,10 +103,13 @@ _OF_DRIVERS = (_DRIVER_HEAD, _SWITCH_HEAD)
 Reading: TypeAlias = tuple[MessageFamily, Event]
 
 
+_SIGNS_OF_FAMILIES = tuple((family, tuple((sign, shape_of(sign)) for sign in family.signs)) for family in FAMILIES)
+
+
 @lru_cache(maxsize=SHAPES)
 def _families_of(shape: bytes) -> tuple[tuple[MessageFamily, tuple[str, ...]], ...]:
     """The families, in their order, of which a message of a shape may hold a sign; and these signs."""
-    found = ((family, tuple(sign for sign in family.signs if shape_of(sign) in shape)) for family in FAMILIES)
+    found = ((family, tuple(sign for sign, held in signs if held in shape)) for family, signs in _SIGNS_OF_FAMILIES)
     return tuple((family, signs) for family, signs in found if signs)
 
 

@@ -101,10 +101,13 @@ _CHANNEL = re.compile(r"(?:Ch|[Cc]hannel(?: ID)?) (?:0x)?(?P<channel>[0-9a-fA-F]
 _TRUTH = {"Yes": True, "No": False, "Contained": True, "Uncontained": False, " Error": True}
 
 
+_SHAPES_OF_SENTENCES = tuple(shape_of(sign) for sign, _ in _SENTENCES)
+
+
 @lru_cache(maxsize=SHAPES)
 def _sentences_of(shape: bytes) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """The sentences that a text of a shape may hold."""
-    return tuple((sign, pattern) for sign, pattern in _SENTENCES if shape_of(sign) in shape)
+    return tuple(sentence for sentence, held in zip(_SENTENCES, _SHAPES_OF_SENTENCES, strict=True) if held in shape)
 
 
 def fields_of(text: str) -> dict[str, Attribute]:
