@@ -154,7 +154,7 @@ def slower(text: str, found: Mapping[str, list[Result]]) -> list[str]:
 def _worse(before: Sequence[str], result: Result) -> float:
     """How many times worse a figure is than that of a row; 1 where the two cannot be compared."""
     then, now = _figure(before[2]), _figure(result.ours)
-    if result.ratio is not None and before[4] != "-":
+    if result.ratio is not None and before[4] not in ("-", "0.00"):
         then, now = (float(before[4].split(",")[0]), ""), (result.ratio, "")
     if then is None or now is None or then[1] != now[1] or not then[0] or not now[0]:
         return 1.0
