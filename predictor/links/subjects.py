@@ -1,5 +1,6 @@
 """What may fail: a node, or a link. The same features, labels and model serve both."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -53,6 +54,8 @@ LOSS_WINDOW_MS = 365 * DAY_MS
 LOSS_GAP_MS, LOSS_MS = 10 * 60_000, 60_000
 # A node's outage is written down minutes after its link fell, and its link comes up a while before it is back.
 _HINDSIGHT_MS = 15 * 60_000
+# Ports of one node that no topology knows: it may name as many as it likes.
+_MOST_OWN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Cabling:
         self._switches |= {cable.far for cable in self.cables if not cable.far_is_host}
         self._known: dict[tuple[str, str, str | None], str | None] = {}
         self.own: dict[str, str] = {}  # links beside the topology, and whose they are
+        self._own_of: Counter[str] = Counter()
 
     def ends(self, link: str) -> tuple[str, ...]:
         """Both ends of a link, as an operator finds them; of a port beside the topology the near one alone."""
@@ -110,7 +114,11 @@ class Cabling:
         if known is None or device.get("type") not in ("port", "hca", "nic", "net", "interface"):
             return None
         found = f"{node}/{known}"
-        self.own[found] = node
+        if found not in self.own:
+            if self._own_of[node] >= _MOST_OWN:
+                return None
+            self._own_of[node] += 1
+            self.own[found] = node
         return found
 
 
