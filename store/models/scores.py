@@ -40,7 +40,8 @@ def save_link_scores(connection: sa.Connection, horizon_h: int, scores: Sequence
 
 def newest_link_scoring(connection: sa.Connection) -> datetime | None:
     """When links were scored last; None where they never were."""
-    return connection.scalar(sa.select(sa.func.max(_TABLE.c.time, type_=schema.UtcTime())))
+    newest: datetime | None = connection.scalar(sa.select(sa.func.max(_TABLE.c.time, type_=schema.UtcTime())))
+    return newest
 
 
 def link_score_page(

@@ -79,7 +79,7 @@ def test_an_api_that_is_away_is_one_sentence_on_every_page(opened: Any, api: Any
 @pytest.mark.parametrize("page", PAGES)
 def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, api: Any, page: str) -> None:
     """Nothing is known yet."""
-    for path in ("nodes", "events", "incidents", "verdicts", "runs", "hints", "audit"):
+    for path in ("nodes", "events", "incidents", "verdicts", "runs", "hints", "audit", "links"):
         api.answers[path] = {"items": [], "next_cursor": None}
     api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0, "nodes": 0}
     api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0}
