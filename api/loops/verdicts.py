@@ -9,7 +9,6 @@ comes next reads all anew. It asks for each write: SQLite has one writer, and wr
 import gc
 import logging
 import multiprocessing
-import os
 import signal
 import time
 import traceback
@@ -155,15 +154,10 @@ class EngineBeside:
         return not self._pipe.closed and self.process.is_alive()
 
 
-# Where processors are short, who takes events in and keeps them comes first.
-_NICE = 5
-
-
 def _serve(pipe: Connection, url: str) -> None:
     """Take a turn whenever a moment comes, until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, and its end is ours
     gc.set_threshold(*GC_AFTER)
-    os.nice(_NICE)
     database = open_database(url)
     engine = LocalEngine(database, partial(_asked, pipe))
     try:
