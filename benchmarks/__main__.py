@@ -126,6 +126,7 @@ def main() -> int:
 
 # What differs by less than this is the machine's mood.
 _SLOWER = 1.25
+_NAME = re.compile(r" \(`[\w-]+`\)$")
 _FIGURE = re.compile(r"(\d[\d,]*(?:\.\d+)?) ?(\S*)")
 
 
@@ -136,12 +137,14 @@ def slower(text: str, found: Mapping[str, list[Result]]) -> list[str]:
     figure. Of a budget that begins with >= more is better.
     """
     kept = [[cell.strip() for cell in line.strip("|\n ").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
-    rows = {
-        (cells[0].replace(f" (`{name}`)", ""), cells[1]): cells for cells in kept if len(cells) > 5 for name in found
-    }
+    rows: dict[tuple[str, str], list[list[str]]] = {}
+    for cells in kept:
+        if len(cells) > 5:
+            rows.setdefault((_NAME.sub("", cells[0]), cells[1]), []).append(cells)
     sentences = []
     for name, result in ((name, one) for name, results in found.items() for one in results):
-        before = rows.get((result.what, result.budget))
+        same = rows.get((result.what, result.budget))
+        before = same.pop(0) if same else None  # SQLite's and PostgreSQL's bear one name, and stand in one order
         if before is None or result.verdict == "not measured":
             continue
         if before[5] == "met" and result.verdict == "not met":
