@@ -36,6 +36,7 @@ _JUDGE_WITHIN_S = 900.0
 # After a training that failed, or for which there was too little news.
 _AGAIN = timedelta(days=1)
 _TOLD = 600
+_LINKS_HORIZON_H = 24
 # Fewer lines about lost links in the time that is learned from tell too little.
 _LINKS_LEARN, _LEAST_LOSSES = timedelta(days=365), 40
 _log = logging.getLogger(__name__)
@@ -76,10 +77,10 @@ class Upkeep:
         if not every:
             return False
         with self.state.engine.connect() as connection:
-            scored, tried = newest_link_scoring(connection), self.tried.get("links")
+            scored, tried = newest_link_scoring(connection, _LINKS_HORIZON_H), self.tried.get("links")
             if tried is not None and (scored is None or scored < tried):  # it failed
                 scored, every = tried, _AGAIN
-            if scored is not None and now - scored < every:
+            if scored is not None and timedelta() <= now - scored < every:
                 return False
             return has_events(connection, LINK_LOSSES, now - _LINKS_LEARN, _LEAST_LOSSES)
 
@@ -109,7 +110,7 @@ class Upkeep:
     def _score_links(self, keep_on: Callable[[], bool]) -> None:
         now = self.state.clock()
         self.tried["links"] = now
-        arguments = ["links", "--at", format_time(now), *self._aside()]
+        arguments = ["links", "--at", format_time(now), "--horizon-h", str(_LINKS_HORIZON_H), *self._aside()]
         self._run(arguments, self.state.settings.training.within_s, keep_on)
 
     def _train(self, keep_on: Callable[[], bool]) -> None:

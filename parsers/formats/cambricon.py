@@ -12,7 +12,7 @@ from functools import partial
 
 from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
 from parsers.text.exposition import Point
-from parsers.text.parser import Context, Format, FormatSigns
+from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device
 from store.records.telemetry import Sample
 
@@ -57,5 +57,5 @@ FORMAT = Format(
     testimony="machine",
     recognises=re.compile(r"^(?:# (?:HELP|TYPE) )?mlu_[a-z]", re.ASCII),
     shape="page",
-    signs=FormatSigns((), "|".join(EXPORTER.prefixes)),
+    signs=EXPORTER.signs(),
 )

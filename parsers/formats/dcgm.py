@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 
 from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
 from parsers.text.exposition import Point
-from parsers.text.parser import Context, Format, FormatSigns
+from parsers.text.parser import Context, Format
 from store.records.event import Device, canonical_pci
 from store.records.telemetry import Sample
 
@@ -85,5 +85,5 @@ FORMAT = Format(
     testimony="machine",
     recognises=re.compile(r"^(?:# (?:HELP|TYPE) )?DCGM_(?:FI|EXP)_", re.ASCII),
     shape="page",
-    signs=FormatSigns((), "|".join(EXPORTER.prefixes)),
+    signs=EXPORTER.signs(),
 )

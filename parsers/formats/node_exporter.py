@@ -14,7 +14,7 @@ from functools import partial
 
 from parsers.text.device_page import Exporter, PageParser, SeriesDevice
 from parsers.text.exposition import Point
-from parsers.text.parser import Context, Format, FormatSigns
+from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device
 
 _INDEX = re.compile(r"\d{1,9}", re.ASCII)
@@ -93,5 +93,5 @@ FORMAT = Format(
         re.ASCII,
     ),
     shape="page",
-    signs=FormatSigns((), "|".join(EXPORTER.prefixes)),
+    signs=EXPORTER.signs(),
 )

@@ -14,7 +14,7 @@ from functools import partial
 
 from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
 from parsers.text.exposition import Point
-from parsers.text.parser import Context, Format, FormatSigns
+from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device, canonical_pci
 from store.records.telemetry import Sample
 
@@ -70,5 +70,5 @@ FORMAT = Format(
     testimony="machine",
     recognises=re.compile(r"^(?:# (?:HELP|TYPE) )?(?:npu_chip_|machine_npu_nums|npu_exporter_)", re.ASCII),
     shape="page",
-    signs=FormatSigns((), "|".join(EXPORTER.prefixes)),
+    signs=EXPORTER.signs(),
 )

@@ -140,17 +140,8 @@ _GOES_ON = re.compile(
 # What a record holds that says anything, of itself or of names; the rest of a log (sweeps, tables) is passed over.
 _SAYS = (
     *("port with GUID", "changed state from", "Unlinking local node", "ERR ", "Generic Notice", " Notice ", "_Key:"),
-    *(
-        "SM class trap 128",
-        "Received SMP on a",
-        "Description = ",
-        "IS_SM",
-        "SUBNET UP",
-        "Entering ",
-        "Exiting SM",
-    ),
-    *("SM port is ", "Handing over mastership", "HEAVY SWEEP", "Entering heavy sweep", "Errors during initialization"),
-    "OpenSM ",
+    *("SM class trap 128", "Received SMP on a", "Description = ", "IS_SM", "SUBNET UP", "Entering ", "Exiting SM"),
+    *("SM port is ", "Handing over mastership", "HEAVY SWEEP", "Errors during initialization", "OpenSM "),
     *(f"{digit} (" for digit in "0123456789abcdef"),  # a name behind a GUID
 )
 # A record that goes on, and every one behind syslog's prefix, for a search of whole blocks.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from parsers.text.exposition import Point, read_point
-from parsers.text.parser import Context, ParseError
+from parsers.text.parser import Context, FormatSigns, ParseError
 from parsers.text.stamp import Stamps
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
@@ -73,6 +73,10 @@ class Exporter:
     value: Callable[[Point], float | None]
     optional_prefix: str = ""
     apart_s: float = 0.0
+
+    def signs(self) -> FormatSigns:
+        """Which lines of a page count: its series."""
+        return FormatSigns((), "|".join(self.prefixes))
 
 
 @dataclass(slots=True)

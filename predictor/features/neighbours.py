@@ -19,7 +19,7 @@ FEATURES: tuple[Feature, ...] = (
 
 # One node that lies is not enough.
 _LEAST = 2
-# Looked at together: as many as fit a few hundred megabytes.
+# Pairs of a node and a row that are looked at together, some hundred bytes each.
 _MOST_PAIRS = 1_000_000
 
 
@@ -53,7 +53,8 @@ def _flapping(node: Ints, time_ms: Ints, rows: Rows, group: Ints) -> Floats:
         pair = np.arange(int(count[part].sum())) - np.repeat(np.cumsum(count[part]) - count[part], count[part])
         beside = by_group[np.repeat(begin[part], count[part]) + pair]
         name = np.repeat(told[part], count[part])
-        beside, name = beside[rows.node[beside] != name], name[rows.node[beside] != name]
+        other = rows.node[beside] != name
+        beside, name = beside[other], name[other]
         lost = own.count(name, rows.time_ms[beside], DAY_MS) > 0
         found += np.bincount(beside[lost], minlength=len(rows))
     found[found < _LEAST] = 0.0

@@ -170,7 +170,9 @@ def _known(connection: sa.Connection) -> tuple[Cabling, FleetArrays, int | None]
         reported = (
             event_rows(connection).where(schema.events.c.kind.in_(_KINDS), schema.events.c.time >= since).subquery().c
         )
-        with connection.execute(sa.select(reported[0], reported[7], reported[8]).distinct()) as rows:
+        told = (reported[0], reported[7], reported[8])
+        # In order: of a node that names more ports than it may have, the same ones count each time.
+        with connection.execute(sa.select(*told).distinct().order_by(*told)) as rows:
             for row in rows:
                 cabling.link(*row)
     return cabling, _fleet(connection, cabling), None if span is None else to_ms(span[0])

@@ -38,9 +38,10 @@ def save_link_scores(connection: sa.Connection, horizon_h: int, scores: Sequence
         connection.execute(sa.insert(_TABLE), rows)
 
 
-def newest_link_scoring(connection: sa.Connection) -> datetime | None:
-    """When links were scored last; None where they never were."""
-    newest: datetime | None = connection.scalar(sa.select(sa.func.max(_TABLE.c.time, type_=schema.UtcTime())))
+def newest_link_scoring(connection: sa.Connection, horizon_h: int) -> datetime | None:
+    """When links were scored last for a horizon; None where they never were."""
+    query = sa.select(sa.func.max(_TABLE.c.time, type_=schema.UtcTime())).where(_TABLE.c.horizon_h == horizon_h)
+    newest: datetime | None = connection.scalar(query)
     return newest
 
 

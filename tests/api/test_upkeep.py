@@ -224,7 +224,14 @@ def test_links_are_scored_again_after_a_while(upkeep: Upkeep, clock: Clock) -> N
     assert len(rows) == 40
     assert {row["link"] for row in rows[:4]} == {f"leaf-0/{i + 1}" for i in range(4)}
     assert not calm.are_links_due()
-    clock.forward(hours=6)
+    with writing(upkeep.state.engine).begin() as connection:
+        connection.execute(sa.text("UPDATE link_scores SET horizon_h = 168"))
+    assert Upkeep(calm.state).are_links_due()  # a person's, of another horizon
+    with writing(upkeep.state.engine).begin() as connection:
+        connection.execute(sa.text("UPDATE link_scores SET horizon_h = 24"))
+    clock.forward(hours=-1)
+    assert Upkeep(calm.state).are_links_due()  # a person's, of a moment to come
+    clock.forward(hours=7)
     assert calm.are_links_due()
 
 

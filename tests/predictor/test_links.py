@@ -93,7 +93,7 @@ def test_of_a_host_with_several_cables_each_port_is_a_link_of_its_own(engine: sa
 
 
 def test_a_node_that_invents_ports_makes_no_more_links_than_a_node_may_have(engine: sa.Engine) -> None:
-    """The first of them stay; other nodes' links are what they were."""
+    """The first by name stay, whoever asks; other nodes' links are what they were."""
     put(engine, [flap("gpu-1", 3 + n / 100, name=f"mlx5_{n}") for n in range(100)] + [flap("gpu-2", 5)], rails=2)
     names = {found[0] for found in losses(engine)}
     assert len([name for name in names if name.startswith("gpu-1/")]) == 64
