@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 
 class Wake:
-    """Once set it stays so. Costs one descriptor (eventfd), let go of with the object."""
+    """Once set it stays so. One thread waits. Costs one descriptor (eventfd), let go of with the object."""
 
     def __init__(self) -> None:
         self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         weakref.finalize(self, os.close, self._descriptor).atexit = False
+        self._alone = select.poll()  # for waits without other descriptors: a source may wake every second
+        self._alone.register(self._descriptor, select.POLLIN)
         self.is_set = False
 
     def set(self) -> None:
@@ -44,12 +46,14 @@ class Wake:
 
     def wait(self, wait_s: float, *descriptors: int) -> list[int]:
         """Wait for `set`, or until one of the descriptors can be read; these are returned."""
-        if wait_s <= 0 and not descriptors:
+        if not descriptors:
+            if wait_s > 0:
+                self._alone.poll(int(1000 * wait_s) + 1)  # rounded up: less would spin
             return []
         poll = select.poll()
         for descriptor in (self._descriptor, *descriptors):
             poll.register(descriptor, select.POLLIN)
-        ready = poll.poll(int(1000 * wait_s) + 1 if wait_s > 0 else 0)  # rounded up: less would spin
+        ready = poll.poll(int(1000 * wait_s) + 1 if wait_s > 0 else 0)
         return [descriptor for descriptor, _events in ready if descriptor != self._descriptor]
 
     def wait_until(self, due_s: float, wait_s: float) -> bool:

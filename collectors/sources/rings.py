@@ -7,10 +7,11 @@ Counters are read once a window: nothing is lost of a sum, and an adapter asks i
 """
 
 import time
-from collections.abc import Mapping
-from ctypes import byref, c_uint, c_ulonglong
+from collections.abc import Iterator, Mapping
+from ctypes import Structure, byref, c_uint, c_ulonglong
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,29 +38,62 @@ _WORDS: Mapping[ShiftEnd | None, str] = {
 }
 
 
+class _Second(Structure):
+    """Of one GPU, as the library writes it."""
+
+    _fields_ = (("reasons", c_ulonglong), ("power_mw", c_uint), ("sm_clock_mhz", c_uint))
+
+
 class _GpuReader:
-    """What is asked of each GPU every second, of the library itself: the module's wrapper costs more than the call."""
+    """What is asked of each GPU every second, of the library itself: the module's wrapper costs more than the call.
 
-    def __init__(self, nvml: Any) -> None:
+    A thread that wakes once a second finds the processor's caches cold, and each line that it runs costs ten times as
+    much as in a loop: a second is kept as the library wrote it, and read when the window ends.
+    """
+
+    def __init__(self, nvml: Any, gpus: Mapping[str, Any]) -> None:
         library = nvml.nvmlLib
-        self._power, self._clock = library.nvmlDeviceGetPowerUsage, library.nvmlDeviceGetClockInfo
-        self._reasons, self._of_clock = getattr(library, reasons_name(nvml)), nvml.NVML_CLOCK_SM
-        self._number, self._bits = c_uint(), c_ulonglong()
-        self._to_number, self._to_bits = byref(self._number), byref(self._bits)
+        reasons = getattr(library, reasons_name(nvml))
+        self._names = tuple(gpus)
+        self._read = (_Second * len(gpus))()
+        self._calls = [
+            call
+            for gpu, second in zip(gpus.values(), self._read, strict=True)
+            for call in (
+                partial(library.nvmlDeviceGetPowerUsage, gpu, _place(second, _Second.power_mw)),
+                partial(reasons, gpu, _place(second, _Second.reasons)),
+                partial(library.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM, _place(second, _Second.sm_clock_mhz)),
+            )
+        ]
+        self._seconds: list[tuple[bytes, list[int]]] = []
 
-    def read(self, gpu: Any) -> tuple[dict[str, float], int] | None:
-        """Power and, where it works, clock; and the bits of what slows it. None: not supported, or it is lost."""
-        if self._power(gpu, self._to_number):
-            return None
-        values = {"power_w": self._number.value / 1000}
-        if self._reasons(gpu, self._to_bits):
-            return None
-        reasons = self._bits.value
-        if not reasons & _IDLE:
-            if self._clock(gpu, self._of_clock, self._to_number):
-                return None
-            values["sm_clock_mhz"] = self._number.value
-        return values, reasons
+    def second(self) -> None:
+        """One second of every GPU."""
+        codes = [call() for call in self._calls]
+        self._seconds.append((bytes(self._read), codes))
+
+    def seconds(self) -> Iterator[tuple[str, dict[str, float] | None, int]]:
+        """Since the last call, in order: a GPU, its power and (where it works) clock, and the bits of what slows it.
+
+        None and no bits: the library did not answer all of it, or the GPU is lost.
+        """
+        seconds, self._seconds = self._seconds, []
+        for read, codes in seconds:
+            for at, (name, one) in enumerate(zip(self._names, type(self._read).from_buffer_copy(read), strict=True)):
+                no_power, no_reasons, no_clock = codes[3 * at : 3 * at + 3]
+                works = not one.reasons & _IDLE
+                if no_power or no_reasons or (works and no_clock):
+                    yield name, None, 0
+                    continue
+                values = {"power_w": one.power_mw / 1000}
+                if works:
+                    values["sm_clock_mhz"] = float(one.sm_clock_mhz)
+                yield name, values, one.reasons
+
+
+def _place(second: _Second, field: Any) -> Any:
+    """Where the library writes a field of a second."""
+    return byref(second, field.offset)
 
 
 class RingsCollector:
@@ -83,7 +117,7 @@ class RingsCollector:
         self._slowed: dict[str, dict[str, float]] = {
             device: dict(counted) for device, counted in state.get("slowed", {}).items()
         }
-        self._working: set[str] = set()  # in the newest second
+        self._working: set[str] = set()  # in the window's last second
         self._second = 0
 
     @property
@@ -103,8 +137,7 @@ class RingsCollector:
         except SourceError as error:
             if not self._root.is_dir():
                 raise SourceError(f"{error}; and there is no {self._root}: leave the source rings out") from error
-        self._gpus = self._found_gpus()
-        self._reader = None if self._nvml is None else _GpuReader(self._nvml)
+        self._find_gpus()
         self._due = time.monotonic()
         self._rollup_due = self._due + self._settings.rollup_interval_s
 
@@ -113,7 +146,8 @@ class RingsCollector:
         until = time.monotonic() + wait_s
         while self.wake.wait_until(self._due, until - time.monotonic()):
             self._due = max(self._due + self._interval_s, time.monotonic())
-            self._look_at_gpus()
+            if self._reader is not None:
+                self._reader.second()
             self._second += 1
             if self._second == SECONDS:
                 self._second = 0
@@ -123,36 +157,35 @@ class RingsCollector:
     def close(self) -> None:
         """Let go of the library."""
         if self._nvml is not None:
-            nvml, self._nvml, self._gpus = self._nvml, None, {}
+            nvml, self._nvml, self._gpus, self._reader = self._nvml, None, {}, None
             try:
                 nvml.nvmlShutdown()
             except nvml.NVMLError:
                 return  # the driver is gone: there is nothing to give back
 
-    def _found_gpus(self) -> dict[str, tuple[Any, Device]]:
+    def _find_gpus(self) -> None:
         """The GPUs that answer; one that is lost is told of by other sources."""
-        nvml, found = self._nvml, {}
+        nvml, self._gpus = self._nvml, {}
         if nvml is None:
-            return {}
+            return
         for index in range(gpu_count(nvml)):
             try:
                 gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-                found[f"gpu:{index}"] = gpu, gpu_device(nvml, gpu, index)
+                self._gpus[f"gpu:{index}"] = gpu, gpu_device(nvml, gpu, index)
             except nvml.NVMLError:
                 continue
-        return found
+        self._reader = _GpuReader(nvml, {name: gpu for name, (gpu, _device) in self._gpus.items()})
 
     def _look_at_gpus(self) -> None:
-        """One second of every GPU; which of them have work in it."""
-        reader = self._reader
+        """The seconds of every GPU since the last look, and which of them had work in the last one."""
+        reader, self._working, is_whole = self._reader, set(), True
         if reader is None:
             return
-        self._working = set()
-        for name, (gpu, _device) in self._gpus.items():
-            read = reader.read(gpu)
-            if read is None:
+        for name, values, reasons in reader.seconds():
+            self._working.discard(name)
+            if values is None:
+                is_whole = False
                 continue
-            values, reasons = read
             if not reasons & _IDLE:
                 self._working.add(name)
             self._rings.second(name, values)
@@ -162,15 +195,17 @@ class RingsCollector:
             if reasons & (_HEAT | _BRAKE):
                 slowed["hw_thermal_slowdown_ns"] += _SECOND_NS if reasons & _HEAT else 0.0
                 slowed["power_brake_slowdown_ns"] += _SECOND_NS if reasons & _BRAKE else 0.0
+        if not is_whole or gpu_count(self._nvml) != len(self._gpus):
+            self._find_gpus()
 
     def _window(self, now: datetime) -> CollectorTurn:
+        self._look_at_gpus()
         looked = self._counters()
         for device, values in looked.items():
             self._rings.look(device, values)
         shifts, levels = self._rings.end_window()
         for device in {*levels, *looked}:
             self._hours.add(device, {**levels.get(device, {}), **looked.get(device, {})}, now)
-        self._gpus = self._found_gpus()
         events = tuple(self._event(shift, now) for shift in shifts)
         due = time.monotonic() >= self._rollup_due
         if not events and not due:  # nothing to keep: a sidecar that dies loses five minutes of levels, and no counter

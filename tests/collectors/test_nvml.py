@@ -358,6 +358,14 @@ def test_a_gpu_that_is_lost_takes_no_other_s_seconds(seconds: Seconds) -> None:
     assert told(seconds.windows(4)) == [("measure_shift", "gpu:0", "sm_clock_mhz", 0)]
 
 
+def test_a_gpu_that_comes_back_is_read_again(seconds: Seconds) -> None:
+    """Its seconds count as those before it was lost."""
+    seconds.script.say("count 2\n1.lost 1\n0.power_mw 500000\n0.sm_clock 1980\n0.throttle 0\n")
+    seconds.windows(2)
+    seconds.gpu(clock=990)
+    assert told(seconds.windows(4)) == [("measure_shift", "gpu:1", "sm_clock_mhz", 1)]
+
+
 def test_a_node_with_neither_gpus_nor_ports_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The remedy is named."""
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)

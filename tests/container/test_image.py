@@ -59,7 +59,14 @@ def running(command: Sequence[str], log: Path) -> Iterator[int]:
 
 def healthy(image: Image, first: int) -> bool:
     """What the image's health check says, inside of a container."""
-    inside = [need("nsenter", "util-linux"), f"--target={first}", "--mount", "--pid", "chroot", str(image.root)]
+    inside = [
+        need("nsenter", "util-linux"),
+        f"--target={first}",
+        "--mount",
+        "--pid",
+        need("chroot", "coreutils"),
+        str(image.root),
+    ]
     told = ["env", "-i", *image.told()["Env"], "foreshock-alive"]
     return subprocess.run([*inside, *told], check=False, timeout=patience(30)).returncode == 0
 

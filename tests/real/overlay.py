@@ -39,7 +39,8 @@ class Machine:
 
     def command(self, *command: str) -> list[str]:
         """What runs a command in it, in its root folder, with a system's own environment."""
-        inside = ["nsenter", f"--mount=/proc/{self.holder}/ns/mnt", "--", "chroot", "/mnt/root"]
+        chroot = need("chroot", "coreutils")  # a user's PATH may lack /usr/sbin
+        inside = ["nsenter", f"--mount=/proc/{self.holder}/ns/mnt", "--", chroot, "/mnt/root"]
         return [*inside, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", *command]
 
     def run(self, *command: str) -> str:
