@@ -79,7 +79,7 @@ class FleetScorer:
         """
         if not is_large(self._engine, self._apart_from):
             self._here = self._here or Scorer(self._engine)
-            return len(self._here.score(at))
+            return self._here.score(at)
         self._here, self._beside = None, self._beside or _begin(self._engine.url)
         try:
             return self._beside.score(at)
@@ -108,7 +108,7 @@ def _serve(pipe: Connection, url: str) -> None:
         while True:
             at = pipe.recv()
             try:
-                pipe.send(len(scorer.score(at)))
+                pipe.send(scorer.score(at))
             except (ModelError, sa.exc.SQLAlchemyError) as error:
                 pipe.send(str(error))
     except EOFError:

@@ -38,7 +38,7 @@ _WORDS: Mapping[ShiftEnd | None, str] = {
 }
 
 
-class _Second(Structure):
+class _GpuSample(Structure):
     """Of one GPU, as the library writes it."""
 
     _fields_ = (("reasons", c_ulonglong), ("power_mw", c_uint), ("sm_clock_mhz", c_uint))
@@ -55,14 +55,16 @@ class _GpuReader:
         library = nvml.nvmlLib
         reasons = getattr(library, reasons_name(nvml))
         self._names = tuple(gpus)
-        self._read = (_Second * len(gpus))()
+        self._read = (_GpuSample * len(gpus))()
         self._calls = [
             call
             for gpu, second in zip(gpus.values(), self._read, strict=True)
             for call in (
-                partial(library.nvmlDeviceGetPowerUsage, gpu, _place(second, _Second.power_mw)),
-                partial(reasons, gpu, _place(second, _Second.reasons)),
-                partial(library.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM, _place(second, _Second.sm_clock_mhz)),
+                partial(library.nvmlDeviceGetPowerUsage, gpu, _place(second, _GpuSample.power_mw)),
+                partial(reasons, gpu, _place(second, _GpuSample.reasons)),
+                partial(
+                    library.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM, _place(second, _GpuSample.sm_clock_mhz)
+                ),
             )
         ]
         self._seconds: list[tuple[bytes, list[int]]] = []
@@ -91,7 +93,7 @@ class _GpuReader:
                 yield name, values, one.reasons
 
 
-def _place(second: _Second, field: Any) -> Any:
+def _place(second: _GpuSample, field: Any) -> Any:
     """Where the library writes a field of a second."""
     return byref(second, field.offset)
 

@@ -146,6 +146,8 @@ def after_repair(p: Vectors, repair: Ints) -> Vectors:
 def survival(p: Vectors, kind: Ints, hours: float) -> Floats:
     """The chance that each device does not take its node out of service within so many hours."""
     own = figures()
-    decay = np.exp(own.risk_values[kind] * hours)
-    after = _through(p, own.risk_right[kind], decay, own.risk_left[kind])
-    return np.clip((after[:, 0] + after[:, 1]) + after[:, 2], 0.0, 1.0)
+    # Of a device that is surely in a state: (types, 3).
+    sure = (own.risk_right * (np.exp(own.risk_values * hours) * own.risk_left.sum(axis=2))[:, None, :]).sum(axis=2)
+    chance = [sure[:, state].take(kind) for state in range(len(STATES))]
+    found: Floats = np.clip((p[:, 0] * chance[0] + p[:, 1] * chance[1]) + p[:, 2] * chance[2], 0.0, 1.0)
+    return found

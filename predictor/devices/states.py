@@ -29,6 +29,7 @@ from predictor.history.arrays import (
     Precursors,
     Rows,
     WindowIndex,
+    distinct,
 )
 from predictor.history.families import FAMILIES
 from store.nodes.repairs import repair_by_length, repair_kinds
@@ -175,8 +176,7 @@ def _run(steps: _Steps, rows: Rows, names: int, types: Ints) -> tuple[Ints, Ints
     row = np.repeat(np.arange(len(rows)), count)
     turn = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     step = first[row] + turn
-    pair, its = np.unique(row * names + steps.device[step], return_inverse=True)
-    its = its.ravel()
+    pair, its = distinct(row * names + steps.device[step], len(rows) * names)
     of_row, device = np.divmod(pair, names)
     run = _Run(of_row, types[device])
     # All rows' first steps, then their second ones.

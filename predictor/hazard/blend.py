@@ -49,9 +49,14 @@ class HazardBlend:
         trees = [] if self.weight >= 1 else self.forest.feature.tolist()
         return np.unique(np.array([*own, *trees], dtype=np.int64))
 
-    def log_hazards(self, rows: Grid) -> tuple[Floats, Floats]:
-        """The logarithms of both hazards over the horizon, of the additive one and of the trees."""
-        added = np.log(np.clip(per_hour(self.rates, sign_values(rows, self.names)) * self.horizon_h, _LEAST, _MOST))
+    def log_hazards(self, rows: Grid, signs: Floats | None = None) -> tuple[Floats, Floats]:
+        """The logarithms of both hazards over the horizon, of the additive one and of the trees.
+
+        Args:
+            signs: those of the rows, where the caller has them already.
+        """
+        told = sign_values(rows, self.names) if signs is None else signs
+        added = np.log(np.clip(per_hour(self.rates, told) * self.horizon_h, _LEAST, _MOST))
         if self.weight >= 1:
             return added, np.zeros(len(rows))
         return added, log_hazard(self.forest.calibrated(self.forest.log_odds(rows)))

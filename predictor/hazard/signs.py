@@ -48,7 +48,7 @@ class Sign:
 
     def of(self, column: Grid) -> Floats:
         """The sign of each value of its feature, NaN being no sign."""
-        known = np.nan_to_num(np.ascontiguousarray(column, dtype=np.float64), nan=-1.0, posinf=-1.0, neginf=-1.0)
+        known = np.where(np.isfinite(column), column, -1.0).astype(np.float64)
         if self.form == "rate":
             return np.clip(known, 0.0, 24.0) / 24.0
         if self.form == "log":

@@ -99,8 +99,10 @@ def explain(forest: Forest | HazardBlend, rows: Grid, features: Sequence[Feature
     group_of: Ints = np.array([number[feature.group] for feature in features], dtype=np.int64)
     start = float(forest.calibrated(forest.log_odds(reference[None, :]))[0])
     if isinstance(forest, HazardBlend):
-        hazards = forest.log_hazards(rows)
-        parts = _blend_moves(forest, rows, hazards, reference, group_of, groups)
+        signs = sign_values(rows, forest.names)
+        hazards = forest.log_hazards(rows, signs)
+        extra = _added(forest, signs, reference, group_of, len(groups))
+        parts = _blend_moves(forest, rows, (extra, hazards), reference, group_of)
         probability = sigmoid(forest.calibrated(log_odds_of(forest.blended(hazards))))
     else:
         parts = forest.slope * _moves(forest, rows, reference, group_of, len(groups))
@@ -116,21 +118,24 @@ def explain(forest: Forest | HazardBlend, rows: Grid, features: Sequence[Feature
 def _blend_moves(
     blend: HazardBlend,
     rows: Grid,
-    hazards: tuple[Floats, Floats],
+    told: tuple[Floats, tuple[Floats, Floats]],
     reference: Grid,
     group_of: Ints,
-    groups: Sequence[str],
 ) -> Floats:
-    """What each group moves in calibrated log-odds, (groups, rows); `hazards` are the logarithms of the rows' own."""
-    (added, trees), (from_added, from_trees) = hazards, blend.log_hazards(reference[None, :])
-    extra = _added(blend, rows, reference, group_of, len(groups))
+    """What each group moves in calibrated log-odds, (groups, rows).
+
+    Args:
+        told: what each group adds to the additive hazard, and the logarithms of the rows' own hazards.
+    """
+    extra, (added, trees) = told
+    from_added, from_trees = blend.log_hazards(reference[None, :])
     # Where parts cancel, the slope of the curve stands for the ratio of two differences of nothing.
     found = _in_proportion(extra, blend.weight * (added - from_added), blend.weight * blend.horizon_h / np.exp(added))
     if blend.weight < 1:
-        moves = blend.forest.slope * _moves(blend.forest, rows, reference, group_of, len(groups))
+        moves = blend.forest.slope * _moves(blend.forest, rows, reference, group_of, len(extra))
         rest = 1 - blend.weight
         found += _in_proportion(moves, rest * (trees - from_trees), rest / _odds_slope(trees))
-    logs = blend.blended(hazards)
+    logs = blend.blended((added, trees))
     whole = blend.slope * (log_odds_of(logs) - blend.log_odds(reference[None, :]))
     return _in_proportion(found, whole, blend.slope * _odds_slope(logs))
 
@@ -142,14 +147,12 @@ def _odds_slope(log_hazards: Floats) -> Floats:
     return slope
 
 
-def _added(blend: HazardBlend, rows: Grid, reference: Grid, group_of: Ints, groups: int) -> Floats:
+def _added(blend: HazardBlend, signs: Floats, reference: Grid, group_of: Ints, groups: int) -> Floats:
     """The failures per hour that each group adds to those of the reference, (groups, rows)."""
-    found = np.zeros((groups, len(rows)))
+    found = np.zeros((groups, signs.shape[1]))
     place = {name: at for at, name in enumerate(blend.names)}
     usual = sign_values(reference[None, :], blend.names)
-    for sign, rate, values, quiet in zip(
-        SIGNS, blend.rates.sum(axis=0).tolist(), sign_values(rows, blend.names), usual, strict=True
-    ):
+    for sign, rate, values, quiet in zip(SIGNS, blend.rates.sum(axis=0).tolist(), signs, usual, strict=True):
         if sign.feature in place:
             found[group_of[place[sign.feature]]] += rate * (values - quiet)
     return found

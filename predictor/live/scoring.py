@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
+import orjson
 import sqlalchemy as sa
 
 from predictor.dataset.labels import HORIZONS_H
@@ -24,14 +25,16 @@ from predictor.live.wording import MAX_EVENTS, ExplainedNode, PrecursorIndex, Se
 from predictor.model.forest import Forest, ModelError
 from store.database.connections import writing
 from store.models.registry import StoredModel, serving_model
-from store.models.scores import forget_scoring, save_scores_in_blocks, scoring_times
-from store.records.score import ModelKind, Reason, Score
+from store.models.scores import ScoreRow, forget_scoring, save_scoring_in_blocks, scores_of, scoring_times
+from store.records.score import Score
 from store.records.telemetry import hour_of
 from store.tables import schema
 
 # Scorings older than this are kept by the hour: their first of each. Pages of a list that was begun still find theirs.
 ALL_KEPT = timedelta(minutes=15)
 _THINNED_OVER = timedelta(hours=2)
+# Nodes whose reasons are worded before their scores are handed on.
+_AT_ONCE = 1_500
 _QUIET = "no sign of trouble in 28 days: the base rate of nodes like it"
 _REST = "the base rate, and everything else that raises or lowers it"
 _OF_PRIOR = " (as other clusters taught: a prior, few or no local outages yet)"
@@ -62,8 +65,10 @@ class _ScoringRows:
 
 
 def score_nodes(engine: sa.Engine, at: datetime) -> list[Score]:
-    """Score every node once: `Scorer.score` of a scorer that knows nothing yet."""
-    return Scorer(engine).score(at)
+    """Score every node once, by a scorer that knows nothing yet; the scores, by horizon and node."""
+    Scorer(engine).score(at)
+    with engine.connect() as connection:
+        return scores_of(connection, at)
 
 
 class Scorer:
@@ -77,8 +82,8 @@ class Scorer:
         self._outage_events: dict[str, tuple[str, ...]] = {}
         self._saved: list[datetime] | None = None
 
-    def score(self, at: datetime) -> list[Score]:
-        """Score every node that is in service and not out at a moment, and save the scores.
+    def score(self, at: datetime) -> int:
+        """Score every node that is in service and not out at a moment, and save the scores; how many they are.
 
         The newest model that had learned from nothing later than `at` is used, else the newest one; where there is none
         yet, the prior of the package serves, and is registered as a model.
@@ -100,7 +105,7 @@ class Scorer:
         with _garbage_collection_paused():
             requested = self._ask(at, {name for model in models for name in model.features})
             return self._save(
-                _scores(requested, [(model, self._explain(model, requested)) for model in models]), models, at
+                _rows(requested, [(model, self._explain(model, requested)) for model in models]), models, at
             )
 
     def _explain(self, model: StoredModel, requested: _ScoringRows) -> Explanation:
@@ -119,12 +124,12 @@ class Scorer:
         signs = PrecursorIndex.of(look.history.precursors, len(fleet.names), to_ms(at))
         return _ScoringRows(at, fleet.names, signs, self._outage_events, look.rows.node, look.features, look.values)
 
-    def _save(self, made: Iterator[Score], models: Sequence[StoredModel], at: datetime) -> list[Score]:
+    def _save(self, made: Iterator[ScoreRow], models: Sequence[StoredModel], at: datetime) -> int:
         """Save a scoring; of those that nobody pages through any more, the first of each hour stays."""
         with writing(self._engine).begin() as connection:
             if self._saved is None:
                 self._saved = scoring_times(connection, at - _THINNED_OVER, at)
-            scores = save_scores_in_blocks(connection, at, [model.horizon_h for model in models], made)
+            saved = save_scoring_in_blocks(connection, at, [model.horizon_h for model in models], made)
             kept: list[datetime] = []
             thinned: list[datetime] = []
             for moment in self._saved:
@@ -133,7 +138,7 @@ class Scorer:
             for moment in thinned:
                 forget_scoring(connection, moment)
         self._saved = [moment for moment in kept if moment >= at - _THINNED_OVER] + [at]
-        return scores
+        return saved
 
 
 def _load(model: StoredModel) -> Forest | HazardBlend:
@@ -181,33 +186,41 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _scores(requested: _ScoringRows, explained: Sequence[tuple[StoredModel, Explanation]]) -> Iterator[Score]:
-    """The scores of each model in turn; what a group says of a node is said once for all of them."""
-    strongest = [one.all_strongest() for _, one in explained]
-    wanted = dict.fromkeys((row, group) for rows in strongest for row, groups in enumerate(rows) for group, _ in groups)
-    said = requested.said(wanted)
+def _rows(requested: _ScoringRows, explained: Sequence[tuple[StoredModel, Explanation]]) -> Iterator[ScoreRow]:
+    """The scores of all models, some nodes at a time: the first are being saved as the next ones are worded.
+
+    What a group says of a node is said, and written, once for all models.
+    """
     names = [requested.names[node] for node in requested.nodes.tolist()]
-    floor = np.zeros(len(names))
-    for (model, one), rows in zip(explained, strongest, strict=True):
-        floor = np.maximum(one.probability, floor)
-        for row, (name, groups, value) in enumerate(zip(names, rows, floor.tolist(), strict=True)):
-            yield Score(
-                name, requested.at, model.horizon_h, value, _reasons(groups, row, value, said, model.kind), model.id
-            )
+    highest = np.maximum.accumulate([one.probability for _, one in explained])
+    told = [
+        (model, one.all_strongest(), scores) for (model, one), scores in zip(explained, highest.tolist(), strict=True)
+    ]
+    for begin in range(0, len(names), _AT_ONCE):
+        rows = range(begin, min(begin + _AT_ONCE, len(names)))
+        wanted = dict.fromkeys((row, group) for _, strongest, _ in told for row in rows for group, _ in strongest[row])
+        said = {which: _written(*sentence) for which, sentence in requested.said(wanted).items()}
+        for model, strongest, scores in told:
+            origin = _OF_PRIOR if model.kind == "prior" else ""
+            quiet, rest = _written(_QUIET + origin), _written(_REST + origin)
+            for row in rows:
+                groups = [(said[row, group], by) for group, by in strongest[row]]
+                reasons = _reasons(groups, scores[row], rest if groups else quiet)
+                yield names[row], model.horizon_h, requested.at, scores[row], reasons, model.id
 
 
-def _reasons(
-    groups: list[tuple[str, float]], row: int, score: float, said: Mapping[tuple[int, str], Sentence], kind: ModelKind
-) -> tuple[Reason, ...]:
-    """The reasons of a row, strongest first, and what they leave of the score: they add up to it."""
-    origin = _OF_PRIOR if kind == "prior" else ""
-    if not groups:
-        return (Reason(_QUIET + origin, score),)
-    found = []
-    for group, contribution in groups:
-        text, events = said[row, group]
-        found.append(Reason(text, contribution, events))
-    return (*found, Reason(_REST + origin, score - sum(contribution for _, contribution in groups)))
+def _written(text: str, events: tuple[str, ...] = ()) -> tuple[str, str]:
+    """A reason in JSON, as far as its contribution and what follows it."""
+    return f'{{"text":{orjson.dumps(text).decode()},"contribution":', f',"events":{orjson.dumps(events).decode()}}}'
+
+
+def _reasons(found: Sequence[tuple[tuple[str, str], float]], score: float, last: tuple[str, str]) -> str:
+    """The reasons of a row in JSON, strongest first, and in the last what they leave of the score: they add up to it.
+
+    25,000 of them are written each minute: as text at once, not as objects that are turned into text.
+    """
+    rest = score - sum([by for _, by in found])
+    return "[" + ",".join([f"{begin}{by!r}{end}" for (begin, end), by in (*found, (last, rest))]) + "]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ GPU 5 missing from telemetry since 3 h
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.features.device_measures import suffixes_of
 from predictor.features.precursors import WINDOWS_D, incidents
-from predictor.history.arrays import DAY_MS, HOUR_MS, Floats, Ints, Precursors, sum_within
+from predictor.history.arrays import DAY_MS, HOUR_MS, Floats, Ints, Precursors, distinct, sum_within
 from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT, PrecursorFamily
 
 # The precursors of 28 days by family and node, and what they come to: what reasons are worded from.
@@ -25,11 +25,11 @@ from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT, Precurs
 # Serious incidents, as one more family.
 INCIDENTS = len(FAMILIES)
 NUMBERED: tuple[PrecursorFamily, ...] = (*FAMILIES, INCIDENT)
+MAX_EVENTS = 20
 _COUNTED = np.array([family.counted for family in NUMBERED])
 
 
-@dataclass(frozen=True, slots=True)
-class FamilySummary:
+class FamilySummary(NamedTuple):
     """What the events of one family come to, of one node.
 
     Attributes:
@@ -38,7 +38,7 @@ class FamilySummary:
         device: the one that gave most of them, "" for the node itself; of several the last by name.
         share: of them that this device gave.
         named: how many devices they name.
-        ids: theirs, newest last.
+        ids: of the newest of them, newest last.
     """
 
     window_d: int
@@ -46,7 +46,7 @@ class FamilySummary:
     device: str
     share: float
     named: int
-    ids: NDArray[np.object_]
+    ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ class PrecursorIndex:
     """Events sorted by (family, node, time); one that opens a serious incident stands there once more.
 
     `first` says where the events of each family's nodes begin; `device` numbers `devices`, which are in order of name.
+    `recent` says of each of WINDOWS_D how many events before each one lie in it, (windows, events + 1).
     """
 
     at_ms: int
@@ -63,7 +64,8 @@ class PrecursorIndex:
     weight: Floats
     device: Ints
     devices: tuple[str, ...]
-    ids: NDArray[np.object_]
+    ids: Sequence[str]
+    recent: NDArray[np.int32]
 
     @classmethod
     def of(cls, events: Precursors, nodes: int, at_ms: int) -> "PrecursorIndex":
@@ -77,6 +79,9 @@ class PrecursorIndex:
         order = np.argsort(family.astype(np.uint8), kind="stable")
         at, family = at[order], family[order]
         devices, number = np.unique(np.array(events.devices, dtype=np.str_), return_inverse=True)
+        counted = np.zeros((len(WINDOWS_D), len(at) + 1), dtype=np.int32)
+        for window, running in zip(WINDOWS_D, counted, strict=True):
+            np.cumsum(events.time_ms[at] >= at_ms - window * DAY_MS, out=running[1:])
         return cls(
             at_ms=at_ms,
             nodes=nodes,
@@ -85,7 +90,8 @@ class PrecursorIndex:
             weight=np.where(_COUNTED[family], events.weight[at], 1.0),
             device=number.astype(np.int64)[events.device[at]],
             devices=tuple(devices.tolist()),
-            ids=events.ids[at],
+            ids=events.ids[at].tolist(),
+            recent=counted,
         )
 
     def of_node(self, family: int, node: int) -> slice:
@@ -102,18 +108,16 @@ class PrecursorIndex:
         window, begin = self._telling(begin, end)
         device, most, named = self._devices(begin, end)
         amount = sum_within(self.weight, begin, end)
-        figures = (window, amount.round(), device, most / amount, named, begin, end)
+        figures = (window, amount.round(), device, most / amount, named, np.maximum(begin, end - MAX_EVENTS), end)
         columns = [column.tolist() for column in (some, *figures)]
         for place, window_d, errors, which, share, names, first, last in zip(*columns, strict=True):
-            ids = self.ids[first:last]
-            found[place] = FamilySummary(window_d, int(errors), self.devices[which], share, names, ids)
+            told = tuple(self.ids[first:last])
+            found[place] = FamilySummary(window_d, int(errors), self.devices[which], share, names, told)
         return found
 
     def _telling(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
         """The window that tells most of entries [begin, end), in days, and where it begins."""
-        ago_ms = [self.at_ms - window * DAY_MS for window in WINDOWS_D]
-        running = [np.concatenate([[0], np.cumsum(self.time_ms >= moment)]) for moment in ago_ms]
-        held: Ints = np.array([one[end] - one[begin] for one in running])
+        held: Ints = (self.recent[:, end] - self.recent[:, begin]).astype(np.int64)
         window = summary_window(held)
         first: Ints = end - held[window, np.arange(len(end))]
         return np.array(WINDOWS_D)[window], first
@@ -123,8 +127,8 @@ class PrecursorIndex:
         count = end - begin
         row = np.repeat(np.arange(len(begin)), count)
         entry = np.arange(len(row)) - np.repeat(np.cumsum(count) - count - begin, count)
-        pair, which = np.unique(row * len(self.devices) + self.device[entry], return_inverse=True)
-        gave: Floats = np.bincount(which.ravel(), self.weight[entry], minlength=len(pair)).astype(np.float64)
+        pair, which = distinct(row * len(self.devices) + self.device[entry], len(begin) * len(self.devices))
+        gave: Floats = np.bincount(which, self.weight[entry], minlength=len(pair)).astype(np.float64)
         row, device = np.divmod(pair, max(len(self.devices), 1))
         order = np.lexsort((device, gave, row))
         last = order[np.searchsorted(row, np.arange(len(begin)), side="right") - 1]
@@ -143,7 +147,6 @@ def summary_window(held: Ints) -> Ints:
     return shortest
 
 
-MAX_EVENTS = 20
 # A device is named when it gave at least this share of the events.
 _DOMINANT = 0.8
 
@@ -153,8 +156,7 @@ Sentence: TypeAlias = tuple[str, tuple[str, ...]]
 _NUMBER: Mapping[str, int] = {**FAMILY_INDEX, INCIDENT.name: INCIDENTS}
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedNode:
+class ExplainedNode(NamedTuple):
     """One node at the moment of its signs, and its features by name."""
 
     signs: PrecursorIndex
@@ -194,11 +196,7 @@ def _precursors(number: int, reported: FamilySummary | None) -> Sentence:
     else:
         place = f" on {reported.named} devices" if reported.named > 1 else ""
     text = f"{reported.amount} {noun}{'' if reported.amount == 1 else 's'}{place} in {span(reported.window_d)}"
-    return text, _newest(reported.ids)
-
-
-def _newest(ids: NDArray[np.object_]) -> tuple[str, ...]:
-    return tuple(ids[-MAX_EVENTS:].tolist())
+    return text, reported.ids
 
 
 def span(window_d: int) -> str:
@@ -228,7 +226,7 @@ def _gpu_missing(subject: ExplainedNode) -> Sentence:
         hours = (signs.at_ms - int(signs.time_ms[mine][-1])) / HOUR_MS
         device = signs.devices[signs.device[mine][-1]] or "a GPU"
         since = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
-        return f"{device} missing from telemetry since {since}", _newest(signs.ids[mine])
+        return f"{device} missing from telemetry since {since}", tuple(signs.ids[mine][-MAX_EVENTS:])
     if missing_now > 0:
         return f"{missing_now:.0f} GPU{'' if missing_now == 1 else 's'} missing from telemetry", ()
     return _of_events(number, subject)

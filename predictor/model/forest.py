@@ -76,7 +76,7 @@ class Forest:
 
     def leaf_values(self, tree: int, killed: Bits) -> Floats:
         """What a tree says of rows, by the leaves that all its splits rule out."""
-        said: Floats = self.value[tree][_LOWEST[killed]]
+        said: Floats = self.value[tree].take(_LOWEST.take(killed))
         return said
 
     def calibrated(self, log_odds: Floats) -> Floats:

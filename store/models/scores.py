@@ -1,10 +1,10 @@
 """Scores of nodes and links: written by the predictor in the caller's transaction, read by time or by page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 import sqlalchemy as sa
@@ -64,6 +64,14 @@ def score_history(connection: sa.Connection, node: str, since: datetime) -> list
     return [score_of(row) for row in connection.execute(query.order_by(table.c.time, table.c.horizon_h))]
 
 
+def scores_of(connection: sa.Connection, moment: datetime) -> list[Score]:
+    """The scores of one scoring, by horizon and node."""
+    table = schema.scores
+    horizons = sa.select(schema.models.c.horizon_h)
+    query = sa.select(table).where(table.c.time == moment, table.c.horizon_h.in_(horizons))
+    return [score_of(row) for row in connection.execute(query.order_by(table.c.horizon_h, table.c.node))]
+
+
 def scoring_times(connection: sa.Connection, since: datetime, until: datetime) -> list[datetime]:
     """The moments of scorings in [since, until), oldest first."""
     table = schema.scores
@@ -78,9 +86,7 @@ def score_of(row: Any) -> Score:
         time=row.time,
         horizon_h=row.horizon_h,
         score=row.score,
-        reasons=tuple(
-            Reason(reason["text"], reason["contribution"], tuple(reason["events"])) for reason in row.reasons
-        ),
+        reasons=_read_reasons(row.reasons),
         model=row.model,
     )
 
@@ -100,6 +106,7 @@ def score_page(
 
 _COLUMNS = ("node", "horizon_h", "time", "score", "reasons", "model")
 _BLOCK = 1_000
+_ESCAPE, _ESCAPED = "\\", "\\\\"
 
 
 def save_scores(connection: sa.Connection, scores: Iterable[Score]) -> int:
@@ -115,43 +122,56 @@ def save_scores(connection: sa.Connection, scores: Iterable[Score]) -> int:
     return len(unique)
 
 
-def save_scores_in_blocks(
-    connection: sa.Connection, moment: datetime, horizons_h: Sequence[int], scores: Iterable[Score]
-) -> list[Score]:
-    """Save a scoring while it is made: PostgreSQL takes its first scores as the last are worded. Returns them.
+# A score as its row: node, horizon_h, time, score, reasons (JSON, as `Score.reasons`), model.
+ScoreRow: TypeAlias = tuple[str, int, datetime, float, str, str]
+
+
+def save_scoring_in_blocks(
+    connection: sa.Connection, moment: datetime, horizons_h: Sequence[int], rows: Iterable[ScoreRow]
+) -> int:
+    """Save a scoring while it is made: PostgreSQL takes its first scores as the last are worded. Returns how many.
 
     Args:
         moment: that of all scores.
         horizons_h: those of all scores; a node has one score of each.
     """
-    made: list[Score] = []
     if connection.dialect.name != "postgresql" or any(_is_scored(connection, one, moment) for one in horizons_h):
-        made += scores
-        save_scores(connection, made)
-        return made
+        return save_scores(connection, map(_of_row, rows))
+    saved = 0
 
     def blocks() -> Iterator[str]:
-        waiting = iter(scores)
+        nonlocal saved
+        waiting = iter(rows)
         while block := list(islice(waiting, _BLOCK)):
-            made.extend(block)
+            saved += len(block)
             yield _lines(block, moment.isoformat())
 
     copy_text(connection, f"COPY scores ({', '.join(_COLUMNS)}) FROM STDIN", blocks())
-    return made
+    return saved
 
 
-def _row(score: Score) -> tuple[Any, ...]:
+def _row(score: Score) -> ScoreRow:
     reasons = orjson.dumps(score.reasons).decode()
     return score.node, score.horizon_h, score.time, score.score, reasons, score.model
 
 
-def _lines(scores: Sequence[Score], moment: str) -> str:
+def _of_row(row: ScoreRow) -> Score:
+    node, horizon_h, time, score, reasons, model = row
+    return Score(node, time, horizon_h, score, _read_reasons(orjson.loads(reasons)), model)
+
+
+def _read_reasons(documents: Iterable[Mapping[str, Any]]) -> tuple[Reason, ...]:
+    return tuple(Reason(one["text"], one["contribution"], tuple(one["events"])) for one in documents)
+
+
+def _lines(rows: Sequence[ScoreRow], moment: str) -> str:
     """Rows of one moment as COPY reads them; in JSON no control character stands as itself."""
-    reasons = [orjson.dumps(one.reasons).decode().replace("\\", "\\\\") for one in scores]
-    return "".join(
-        f"{escaped(one.node)}\t{one.horizon_h}\t{moment}\t{one.score}\t{why}\t{escaped(one.model)}\n"
-        for one, why in zip(scores, reasons, strict=True)
-    )
+    models = {model: escaped(model) for _node, _horizon_h, _time, _score, _reasons, model in rows}
+    lines = [
+        f"{escaped(node)}\t{horizon_h}\t{moment}\t{score}\t{reasons.replace(_ESCAPE, _ESCAPED)}\t{models[model]}\n"
+        for node, horizon_h, _time, score, reasons, model in rows
+    ]
+    return "".join(lines)
 
 
 def _is_scored(connection: sa.Connection, horizon_h: int, moment: datetime) -> bool:

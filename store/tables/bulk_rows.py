@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import psycopg
 import sqlalchemy as sa
+from psycopg.copy import QueuedLibpqWriter
 from sqlalchemy.dialects import postgresql, sqlite
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +40,7 @@ def copy_text(connection: sa.Connection, statement: str, blocks: Iterable[str]) 
     """Run a COPY ... FROM STDIN of lines in its text format; the driver's errors come as SQLAlchemy's."""
     driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
     try:
-        with driver.cursor() as cursor, cursor.copy(statement) as copy:
+        with driver.cursor() as cursor, cursor.copy(statement, writer=QueuedLibpqWriter(cursor)) as copy:
             for block in blocks:
                 copy.write(block)
     except psycopg.Error as error:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from real.programs import wait_for
 
-from predictor.live.scoring import Scorer
+from predictor.live.scoring import score_nodes
 
 from .attacker import Attacker
 from .guarded_site import GuardedSite, guarded_site
@@ -91,4 +91,4 @@ def test_an_attacker_on_one_node_decides_nothing_about_another(tmp_path: Path) -
 
 def scores(site: GuardedSite, at: datetime) -> dict[tuple[str, int], float]:
     """The scores of all other nodes as of one moment, by node and horizon, from what the site's store holds."""
-    return {(one.node, one.horizon_h): one.score for one in Scorer(site.engine).score(at) if one.node != OWN}
+    return {(one.node, one.horizon_h): one.score for one in score_nodes(site.engine, at) if one.node != OWN}

@@ -12,7 +12,7 @@ from api.server.settings import Token, expand_scopes
 from predictor.features import telemetry
 from predictor.history.arrays import every
 from predictor.history.store_reader import data_span, read_history
-from predictor.live.scoring import Scorer
+from predictor.live.scoring import score_nodes
 from store.database.connections import migrate, open_database, writing
 from store.nodes.tokens import digest_of
 from store.records.hostlist import NodePattern
@@ -52,7 +52,7 @@ def site(folder: Path) -> sa.Engine:
 
 def scores(engine: sa.Engine) -> dict[tuple[str, int], float]:
     """The scores of all but the liar."""
-    return {(one.node, one.horizon_h): one.score for one in Scorer(engine).score(AT) if one.node != LIAR}
+    return {(one.node, one.horizon_h): one.score for one in score_nodes(engine, AT) if one.node != LIAR}
 
 
 @pytest.mark.parametrize("lie", [of_1970, of_a_work])

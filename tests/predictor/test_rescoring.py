@@ -13,6 +13,7 @@ from predictor.live.live_history import LiveHistory
 from predictor.live.scoring import Scorer
 from store.database.connections import writing
 from store.events.append import append_events
+from store.models.scores import scores_of
 from store.records.event import Device, Event
 from store.records.score import Score
 from store.tables import schema
@@ -85,12 +86,21 @@ def happenings(engine: sa.Engine, random: np.random.Generator) -> Iterator[datet
         yield at
 
 
+def scored(scorer: Scorer, engine: sa.Engine, at: datetime) -> list[Score]:
+    """What a scorer has saved."""
+    count = scorer.score(at)
+    with engine.connect() as connection:
+        found = scores_of(connection, at)
+    assert len(found) == count
+    return found
+
+
 def test_scores_and_reasons_are_those_of_a_scorer_that_begins_anew(any_engine: sa.Engine) -> None:
     """Bit for bit: late events, some of the same moment, unknown nodes that become known, outages and their ends."""
     fill_trained(any_engine, nodes=len(NAMES))
     kept, told = Scorer(any_engine), set()
     for at in happenings(any_engine, np.random.default_rng(5)):
-        again, anew = kept.score(at), Scorer(any_engine).score(at)
+        again, anew = scored(kept, any_engine, at), scored(Scorer(any_engine), any_engine, at)
         assert again == anew
         assert_reasons_stand(any_engine, again)
         told |= {reason.text for score in again for reason in score.reasons}
@@ -111,7 +121,7 @@ def test_outages_of_a_node_are_cited_by_its_own_reasons_alone(engine: sa.Engine)
         node_of = {row.id: row.node for row in connection.execute(query)}
     cited = [
         (score.node, node_of[event])
-        for score in kept.score(at + timedelta(minutes=1))
+        for score in scored(kept, engine, at + timedelta(minutes=1))
         for reason in score.reasons
         for event in reason.events
     ]

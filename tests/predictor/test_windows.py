@@ -1,10 +1,11 @@
 """Counting in windows, against the plain way."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.history.arrays import DAY_MS, DeviceIndex, WindowIndex, largest_of_row, largest_within
+from predictor.history.arrays import DAY_MS, DeviceIndex, WindowIndex, distinct, largest_of_row, largest_within
 
 EVENTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 50), st.integers(1, 9)), max_size=40)
 ASKED = st.lists(st.tuples(st.integers(-1, 6), st.integers(-5, 60)), min_size=1, max_size=8)
@@ -57,3 +58,14 @@ def test_the_largest_of_a_row_is_taken() -> None:
     """Devices of one row compete; a row without any has the fill."""
     assert largest_of_row(np.array([1.0, 7.0, np.nan, 2.0]), np.array([0, 0, 0, 2]), 4, -1.0).tolist() == [7, -1, 2, -1]
     assert largest_of_row(np.empty(0), np.empty(0, dtype=np.int64), 2, 0.0).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("size", [1, 7, 900, 10_000_000])
+def test_distinct_numbers_are_those_of_a_sort(size: int) -> None:
+    """Marked or sorted: the same numbers, the same places; of none, none."""
+    for count in (0, 1, 300):
+        numbers = np.random.default_rng(size).integers(0, size, count)
+        found, place = distinct(numbers, size)
+        expected, where = np.unique(numbers, return_inverse=True)
+        assert found.tolist() == expected.tolist()
+        assert place.tolist() == where.tolist()

@@ -1,5 +1,6 @@
 """Scores and models: written, replaced, read as of a moment; and what `ingest` has taken."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +20,7 @@ from store.events.append import (
     read_ingested,
 )
 from store.models.registry import StoredModel, newest_champion, save_model, serving_model
-from store.models.scores import save_scores, save_scores_in_blocks, score_history
+from store.models.scores import ScoreRow, save_scores, save_scoring_in_blocks, score_history
 from store.nodes.inventory import newest_run, recent_sources
 from store.nodes.node_history import node_scores
 from store.nodes.node_states import (
@@ -80,19 +81,25 @@ def test_no_scores_are_no_work(connection: sa.Connection) -> None:
     assert newest_scores(connection, 24, NOW) == (None, {})
 
 
+def row_of(one: Score) -> ScoreRow:
+    """A score as a scorer writes it."""
+    reasons = [{"text": why.text, "contribution": why.contribution, "events": why.events} for why in one.reasons]
+    return one.node, one.horizon_h, one.time, one.score, json.dumps(reasons), one.model
+
+
 def test_a_scoring_is_saved_as_it_is_made(connection: sa.Connection) -> None:
     """More than a block, of two horizons, with names and texts that COPY would take for its own; again, it replaces."""
     odd = (Reason('a "tab"\t, a line\n, a \\ and °C', 1e-7, ("\\.", "e\t1")),)
     names = ["\\N", "tab\there", *(f"n{number}" for number in range(1_200))]
     made = [replace(score(name, horizon_h=hours), reasons=odd) for hours in (24, 168) for name in names]
-    assert save_scores_in_blocks(connection, NOW, (24, 168), iter(made)) == made
+    assert save_scoring_in_blocks(connection, NOW, (24, 168), map(row_of, made)) == len(made)
     found = latest_scores(connection)
     assert [found[one.node][one.horizon_h] for one in made] == made
     assert sum(map(len, found.values())) == len(made)
     other = [replace(one, score=0.25) for one in made[:3]]
-    assert save_scores_in_blocks(connection, NOW, (24,), other) == other
+    assert save_scoring_in_blocks(connection, NOW, (24,), map(row_of, other)) == len(other)
     assert [latest_scores(connection)[one.node][24].score for one in made[2:4]] == [0.25, 0.5]
-    assert save_scores_in_blocks(connection, NOW + HOUR, (24,), []) == []
+    assert save_scoring_in_blocks(connection, NOW + HOUR, (24,), []) == 0
 
 
 def test_a_later_score_of_the_same_moment_replaces_the_earlier_one(connection: sa.Connection) -> None:
