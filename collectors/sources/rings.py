@@ -58,13 +58,11 @@ class _GpuReader:
         self._read = (_GpuSample * len(gpus))()
         self._calls = [
             call
-            for gpu, second in zip(gpus.values(), self._read, strict=True)
+            for gpu, one in zip(gpus.values(), self._read, strict=True)
             for call in (
-                partial(library.nvmlDeviceGetPowerUsage, gpu, _place(second, _GpuSample.power_mw)),
-                partial(reasons, gpu, _place(second, _GpuSample.reasons)),
-                partial(
-                    library.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM, _place(second, _GpuSample.sm_clock_mhz)
-                ),
+                partial(library.nvmlDeviceGetPowerUsage, gpu, _place(one, _GpuSample.power_mw)),
+                partial(reasons, gpu, _place(one, _GpuSample.reasons)),
+                partial(library.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM, _place(one, _GpuSample.sm_clock_mhz)),
             )
         ]
         self._seconds: list[tuple[bytes, list[int]]] = []

@@ -176,11 +176,13 @@ class PrecursorLog:
         """Add what is a precursor. Returns how many were new."""
         before = len(self._taken_ids)
         for row in rows:
+            if row[10] in self._known:  # what is read twice, since another may have come between
+                continue
             what = (row[2], row[3], row[4], row[5])
             if what not in self._meaning:
                 self._meaning[what] = (FAMILY_INDEX.get(family_of(*what) or "", -1), is_serious(row[4], row[5]))
             family, serious = self._meaning[what]
-            if (family >= 0 or serious) and row[10] not in self._known:
+            if family >= 0 or serious:
                 self._known.add(row[10])
                 self._taken_ids.append(row[10])
                 self._add(row, family, serious)

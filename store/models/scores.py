@@ -105,7 +105,7 @@ def score_page(
 
 
 _COLUMNS = ("node", "horizon_h", "time", "score", "reasons", "model")
-_BLOCK = 1_000
+_BLOCK = 100
 _ESCAPE, _ESCAPED = "\\", "\\\\"
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import orjson
 import psycopg
 import sqlalchemy as sa
-from psycopg.copy import QueuedLibpqWriter
+from psycopg.copy import LibpqWriter
 from sqlalchemy.dialects import postgresql, sqlite
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Bytes of a COPY that wait in memory for the server before the writer waits, too: more than a scoring of 12,500 nodes.
+_NEVER_WAITED = 1 << 26
 _US = timedelta(microseconds=1)
 
 
@@ -40,7 +42,10 @@ def copy_text(connection: sa.Connection, statement: str, blocks: Iterable[str]) 
     """Run a COPY ... FROM STDIN of lines in its text format; the driver's errors come as SQLAlchemy's."""
     driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
     try:
-        with driver.cursor() as cursor, cursor.copy(statement, writer=QueuedLibpqWriter(cursor)) as copy:
+        with (
+            driver.cursor() as cursor,
+            cursor.copy(statement, writer=LibpqWriter(cursor, flush_threshold=_NEVER_WAITED)) as copy,
+        ):
             for block in blocks:
                 copy.write(block)
     except psycopg.Error as error:
