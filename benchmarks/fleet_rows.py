@@ -14,6 +14,8 @@ LEAF = 32  # nodes under a leaf switch
 RARE_KIND, ABSENT_KIND = "fabricmanager_failed", "habana_ecc"
 LONG_RUN, FLOODED = "llm-long", "gpu-00017"
 NULL = "\\N"
+# An event is received later than it happened: those that bear no time of their own are told by that.
+_ON_THE_WAY_US = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,8 @@ def strikes(size: Size, back: int) -> tuple[bytes, bytes]:
             tail = _event_tail(profile, device)
             first = ids[place : place + 32]
             for line in range(lines):
-                at = stamp(start + line * 1_300_000)
-                events.append(f"{ids[place : place + 32]}\t{at}\t{at}\t{name(node)}\t{NULL}\t{tail}")
+                at, came = (stamp(start + line * 1_300_000 + after) for after in (0, _ON_THE_WAY_US))
+                events.append(f"{ids[place : place + 32]}\t{at}\t{came}\t{name(node)}\t{NULL}\t{tail}")
                 place += 32
             if profile.severity != "info":
                 end = stamp(start + (lines - 1) * 1_300_000)
@@ -154,9 +156,9 @@ def flood(size: Size) -> tuple[bytes, bytes]:
     ids = np.random.default_rng(3).bytes(16 * size.flood).hex()
     rows = []
     for number in range(size.flood):
-        at = stamp(begin + number * step)
+        at, came = (stamp(begin + number * step + after) for after in (0, _ON_THE_WAY_US))
         tail = _event_tail(profile, device)
-        rows.append(f"{ids[32 * number : 32 * number + 32]}\t{at}\t{at}\t{FLOODED}\t{NULL}\t{tail}")
+        rows.append(f"{ids[32 * number : 32 * number + 32]}\t{at}\t{came}\t{FLOODED}\t{NULL}\t{tail}")
     whole = (ids[:32], FLOODED, stamp(begin), stamp(begin + size.flood * step))
     return _text(rows), _text([_incident(profile, whole, device, size.flood)])
 

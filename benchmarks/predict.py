@@ -11,7 +11,8 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,10 @@ _CODES = (13, 31, 48, 63, 74, 79, 94, 119)
 
 WHAT = f"score all nodes again after {NEW_EVENTS} new events"
 BUDGET = "12,500 nodes < 1 s, whatever the history"
+_LATER = (
+    ("the same where a new hour of telemetry has ended", "12,500 nodes < 1 s"),
+    ("the first scoring of a server that has just begun", "12,500 nodes < 4 s"),
+)
 
 
 def measured(what: str, work: Callable[[], object]) -> tuple[float, float]:
@@ -81,8 +86,11 @@ def backtest(folder: Path) -> None:
     print(f"at most {peak[0]:.0f} MiB here and {peak[1]:.0f} MiB in a worker, of which there are {run.workers}")
 
 
-def measure(folder: Path) -> Result:
-    """Scores after new events, with the history of a window and with twice as much: the slowest of three each."""
+def measure(folder: Path) -> Iterator[Result]:
+    """Scores after new events, with the history of a window and with twice as much: the slowest of three each.
+
+    Then a scoring that meets a new hour of telemetry, and the first of a server, which reads all of them.
+    """
     from real.postgres import postgres  # the starters stand with the tests, on the path by now
 
     size = Size(END, days=2 * WINDOW_DAYS, hour_days=HOUR_DAYS)
@@ -94,36 +102,53 @@ def measure(folder: Path) -> Result:
         _lend_models(engine, folder)
         once = _score(engine, f"{size.nodes} nodes, {WINDOW_DAYS} days", END)
         _fill(engine, size, range(WINDOW_DAYS, 2 * WINDOW_DAYS))
-        twice = _score(engine, f"{size.nodes} nodes, {2 * WINDOW_DAYS} days", END + timedelta(minutes=10))
+        twice = _score(engine, f"{size.nodes} nodes, {2 * WINDOW_DAYS} days", END + timedelta(minutes=80))
         engine.dispose()
-    return Result(
+    yield Result(
         WHAT,
         BUDGET,
-        f"{once[0]:.2f} s with {WINDOW_DAYS} days of events, {twice[0]:.2f} s with {2 * WINDOW_DAYS}",
+        f"{once.again[0]:.2f} s with {WINDOW_DAYS} days of events, {twice.again[0]:.2f} s with {2 * WINDOW_DAYS}",
         "-",
         None,
-        "met" if max(once, twice)[0] < 1 else "not met",
-        f"the slowest of three; processor {once[1]:.2f} and {twice[1]:.2f} s; PostgreSQL, both horizons, with reasons, "
-        "saved; an absolute budget, so no other program",
+        "met" if max(once.again, twice.again)[0] < 1 else "not met",
+        f"the slowest of three; processor {once.again[1]:.2f} and {twice.again[1]:.2f} s; PostgreSQL, both horizons, "
+        "with reasons, saved; an absolute budget, so no other program",
     )
+    for (what, budget), pair in zip(_LATER, ((once.hour, twice.hour), (once.first, twice.first)), strict=True):
+        least = float(budget.split()[-2])
+        shown = f"{pair[0][0]:.2f} s, {pair[1][0]:.2f} s"
+        note = f"one each, with {WINDOW_DAYS} and {2 * WINDOW_DAYS} days of events"
+        note += f"; processor {pair[0][1]:.2f} and {pair[1][1]:.2f} s, PostgreSQL's besides"
+        yield Result(what, budget, shown, "-", None, "met" if max(pair)[0] < least else "not met", note)
 
 
-def _score(engine: sa.Engine, what: str, at: datetime) -> tuple[float, float]:
-    """The first scoring reads everything; the others what is new. Returns the slowest of these: wall, processor."""
+@dataclass(frozen=True, slots=True)
+class Scorings:
+    """What scorings took, wall and processor: the first, the slowest of three later ones, one of a new hour."""
+
+    first: tuple[float, float]
+    again: tuple[float, float]
+    hour: tuple[float, float]
+
+
+def _score(engine: sa.Engine, what: str, at: datetime) -> Scorings:
+    """The first scoring reads everything; the others what is new."""
     scorer = Scorer(engine)
-    measured(f"{what}: first", lambda: scorer.score(at))
-    slowest = 0.0, 0.0
-    for turn in range(1, 4):
-        now = at + timedelta(minutes=turn)
-        with writing(engine).begin() as connection:
-            append_events(connection, _events(now, turn), now)
-        slowest = max(slowest, measured(f"{what}: after {NEW_EVENTS} new events", partial(scorer.score, now)))
-    return slowest
+    first = measured(f"{what}: first", lambda: scorer.score(at))
+    again = max(_score_news(engine, scorer, at + timedelta(minutes=turn), what) for turn in range(1, 4))
+    hour = _score_news(engine, scorer, at + timedelta(hours=1), f"{what}, a new hour")
+    return Scorings(first, again, hour)
 
 
-def _events(at: datetime, seed: int) -> list[Event]:
+def _score_news(engine: sa.Engine, scorer: Scorer, now: datetime, what: str) -> tuple[float, float]:
+    with writing(engine).begin() as connection:
+        append_events(connection, _events(now), now)
+    return measured(f"{what}: after {NEW_EVENTS} new events", partial(scorer.score, now))
+
+
+def _events(at: datetime) -> list[Event]:
     """Xids of any node within the minute before."""
-    random = np.random.default_rng([seed, at.minute])
+    random = np.random.default_rng([at.hour, at.minute])
     found = []
     for number, node in enumerate(random.integers(0, 12_500, NEW_EVENTS).tolist()):
         device = Device("gpu", pci=f"0000:{number % 8 * 16 + 15:02x}:00.0")

@@ -7,7 +7,7 @@ An hour in which nobody listened (a collector that restarts) is no gap of a node
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -190,6 +190,34 @@ _PEERED = (("gpu_temp_mean_c", "gpu_temp_above_leaf_c"), ("power_mean_w", "power
 
 
 @dataclass(frozen=True, slots=True)
+class _DayWindows:
+    """The entries [day, end) of each row's last 24 hours; `telemetry` may hold no others."""
+
+    telemetry: Telemetry
+    day: Ints
+    end: Ints
+    added: dict[str, _SumAndCount] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, telemetry: Telemetry, rows: Rows) -> "_DayWindows":
+        """Those of rows of like moments are few beside all that is held: only they are added up then."""
+        since_ms = int(rows.time_ms.min()) + 1 - DAY_MS if len(rows) else 0
+        newest = telemetry.time_ms >= since_ms
+        if 2 * int(newest.sum()) < len(newest):
+            told = telemetry.node[newest], telemetry.time_ms[newest], telemetry.values[newest]
+            telemetry = Telemetry(*told, telemetry.lit_ms)
+        line = WindowIndex.of(telemetry.node, telemetry.time_ms)
+        # An hour that ends at the very moment has ended: the windows are (t - w, t].
+        return cls(telemetry, *line.within(rows.node, rows.time_ms + 1, DAY_MS))
+
+    def sums(self, name: str) -> _SumAndCount:
+        """The sum and number of what was measured; a column is added up once."""
+        if name not in self.added:
+            (self.added[name],) = _sums(self.telemetry.column(name), [(self.day, self.end)])
+        return self.added[name]
+
+
+@dataclass(frozen=True, slots=True)
 class _TelemetryWindows:
     """The entries of each row's windows: [day, end) is the last 24 hours, [usual, day) the week before."""
 
@@ -197,15 +225,14 @@ class _TelemetryWindows:
     usual: Ints
     day: Ints
     end: Ints
-    added: dict[str, tuple[_SumAndCount, _SumAndCount]] = field(default_factory=dict)
+    newest: "_DayWindows"
 
     def sums(self, name: str, before: bool = False) -> _SumAndCount:
-        """The sum and number of what was measured in the last day, or in the week before; a column is added up once."""
-        if name not in self.added:
-            windows = ((self.day, self.end), (self.usual, self.day))
-            day, week = _sums(self.telemetry.column(name), windows)
-            self.added[name] = day, week
-        return self.added[name][before]
+        """The sum and number of what was measured in the last day, or in the week before."""
+        if not before:
+            return self.newest.sums(name)
+        ((total, count),) = _sums(self.telemetry.column(name), [(self.usual, self.day)])
+        return total, count
 
     def mean(self, name: str, before: bool = False) -> Floats:
         """The mean of the last day, or of the week before it; NaN where nothing was measured."""
@@ -216,7 +243,7 @@ class _TelemetryWindows:
 
     def high(self, name: str) -> Floats:
         """The highest of the last day."""
-        return largest_within(self.telemetry.column(name), self.day, self.end)
+        return largest_within(self.newest.telemetry.column(name), self.newest.day, self.newest.end)
 
     def trend(self, name: str) -> Floats:
         """The last day's mean less that of the week before."""
@@ -227,12 +254,12 @@ def compute(history: History, rows: Rows) -> dict[str, Floats]:
     """Every telemetry feature; NaN where nothing was measured."""
     telemetry = history.telemetry
     line = WindowIndex.of(telemetry.node, telemetry.time_ms)
-    # An hour that ends at the very moment has ended: the windows are (t - w, t].
-    now = rows.time_ms + 1
-    usual, day, end = (line.before(rows.node, now - back) for back in (USUAL_MS, DAY_MS, 0))
-    requested = _TelemetryWindows(telemetry, usual, day, end)
-    found = _levels(requested) | _gaps(requested, rows) | _missing_gpus(requested, rows, history.fleet.gpus)
-    return found | _above_leaf(history, rows, requested) | above_job(found, history.jobs, rows, job_hours(history))
+    now, newest = rows.time_ms + 1, _DayWindows.of(telemetry, rows)
+    usual, week, day, end = (line.before(rows.node, now - back) for back in (USUAL_MS, WEEK_MS, DAY_MS, 0))
+    requested = _TelemetryWindows(telemetry, usual, day, end, newest)
+    found = _levels(requested) | _gaps(requested, week, rows) | _missing_gpus(requested, rows, history.fleet.gpus)
+    of_jobs = job_hours(replace(history, telemetry=newest.telemetry))
+    return found | _above_leaf(history, rows, requested) | above_job(found, history.jobs, rows, of_jobs)
 
 
 def _sums(values: NDArray[np.float32], windows: Sequence[tuple[Ints, Ints]]) -> list[_SumAndCount]:
@@ -266,14 +293,14 @@ def _levels(requested: _TelemetryWindows) -> dict[str, Floats]:
 
 def _above_leaf(history: History, rows: Rows, requested: _TelemetryWindows) -> dict[str, Floats]:
     """The node's last day less that of the leaf's other nodes."""
-    telemetry, leaf = history.telemetry, history.fleet.leaf
+    newest, leaf = requested.newest, history.fleet.leaf
     # Nodes of no known leaf are each other's peers.
-    line = WindowIndex.of(leaf[telemetry.node] + 1, telemetry.time_ms)
+    line = WindowIndex.of(leaf[newest.telemetry.node] + 1, newest.telemetry.time_ms)
     requested_leaf = line.within(leaf[rows.node] + 1, rows.time_ms + 1, DAY_MS)
     found = {}
     for measured, name in _PEERED:
-        told = of_peers(telemetry, measured)
-        ((own_total, own_count),) = _sums(told, [(requested.day, requested.end)])
+        told = of_peers(newest.telemetry, measured)
+        ((own_total, own_count),) = _sums(told, [(newest.day, newest.end)])
         ((total, count),) = _sums(told[line.order], [requested_leaf])
         with np.errstate(invalid="ignore", divide="ignore"):
             others = np.where(count > own_count, (total - own_total) / (count - own_count), np.nan)
@@ -281,7 +308,7 @@ def _above_leaf(history: History, rows: Rows, requested: _TelemetryWindows) -> d
     return found
 
 
-def _gaps(requested: _TelemetryWindows, rows: Rows) -> dict[str, Floats]:
+def _gaps(requested: _TelemetryWindows, week: Ints, rows: Rows) -> dict[str, Floats]:
     """The share of listened-to hours without a roll-up, and of samples below the node's usual number.
 
     A node that gave no telemetry in the 8 days before has none to miss: NaN.
@@ -291,11 +318,8 @@ def _gaps(requested: _TelemetryWindows, rows: Rows) -> dict[str, Floats]:
     found = {}
     for name, window, first in (
         ("telemetry_gap_24h", DAY_MS, requested.day),
-        ("telemetry_gap_7d", WEEK_MS, requested.end),
+        ("telemetry_gap_7d", WEEK_MS, week),
     ):
-        if window == WEEK_MS:
-            line = WindowIndex.of(telemetry.node, telemetry.time_ms)
-            first = line.before(rows.node, now - WEEK_MS)
         lit = np.searchsorted(telemetry.lit_ms, now) - np.searchsorted(telemetry.lit_ms, now - window)
         gap = np.maximum(lit - (requested.end - first), 0) / (window / HOUR_MS)
         found[name] = np.where(watched, gap, np.nan)

@@ -4,14 +4,16 @@ A year of a large fleet is millions of rows; making a frozen dataclass of each w
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
+import orjson
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from predictor.history.arrays import (
     EVENT_WINDOW_MS,
@@ -23,6 +25,7 @@ from predictor.history.arrays import (
     TELEMETRY_COLUMNS,
     TELEMETRY_WINDOW_H,
     FleetArrays,
+    Grid,
     History,
     Ints,
     Jobs,
@@ -329,26 +332,73 @@ def read_rollups(
 ) -> Telemetry:
     """Roll-ups of the hours first_hour <= h < end_hour, in any order; a node that `names` does not know is added."""
     table = schema.telemetry
-    query = (
-        sa.select(table.c.node, milliseconds(connection, table.c.time), *(table.c[name] for name in TELEMETRY_COLUMNS))
-        .where(table.c.time >= from_ms(first_hour * HOUR_MS), table.c.time < from_ms(end_hour * HOUR_MS))
-        .where(table.c.samples > 0)  # a source without GPUs says nothing of how many there are
-    )
+    kept = [
+        table.c.time >= from_ms(first_hour * HOUR_MS),
+        table.c.time < from_ms(end_hour * HOUR_MS),
+        table.c.samples > 0,  # a source without GPUs says nothing of how many there are
+    ]
     if only is not None:
-        query = query.where(is_one_of(connection, table.c.node, only))
+        kept.append(is_one_of(connection, table.c.node, only))
+    read = _packed_hours if connection.dialect.name == "postgresql" else _rolled_up
     nodes, ends, cells = [_NOTHING], [_NOTHING], [np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)]
+    for reported, end_ms, columns in read(connection, kept):
+        nodes.append(np.array([names.setdefault(name, len(names)) for name in reported], dtype=np.int64))
+        ends.append(end_ms)
+        cells.append(columns.T)
+    return Telemetry(np.concatenate(nodes), np.concatenate(ends), np.concatenate(cells), _NOTHING)
+
+
+# Roll-ups: the names of their nodes, the ends of their hours, and (TELEMETRY_COLUMNS, roll-ups).
+_RolledUp: TypeAlias = tuple[Sequence[str], Ints, Grid]
+
+
+def _rolled_up(connection: sa.Connection, kept: Sequence[sa.ColumnElement[bool]]) -> Iterator[_RolledUp]:
+    """Roll-ups row by row."""
+    table = schema.telemetry
+    columns = (table.c[name] for name in TELEMETRY_COLUMNS)
+    query = sa.select(table.c.node, milliseconds(connection, table.c.time), *columns).where(*kept)
     with connection.execute(query.execution_options(yield_per=_FETCH)) as rows:
         for part in rows.partitions():
-            reported, times, *columns = zip(*part, strict=True)
-            nodes.append(np.array([names.setdefault(name, len(names)) for name in reported], dtype=np.int64))
-            ends.append((np.array(times, dtype=np.int64) // HOUR_MS + 1) * HOUR_MS)
-            cells.append(np.array(columns, dtype=np.float32).T)
-    return Telemetry(np.concatenate(nodes), np.concatenate(ends), np.concatenate(cells), _NOTHING)
+            reported, times, *values = zip(*part, strict=True)
+            end_ms = (np.array(times, dtype=np.int64) // HOUR_MS + 1) * HOUR_MS
+            yield reported, end_ms, _single(np.array(values, dtype=np.float64))
+
+
+# An array of doubles as PostgreSQL sends it: 20 bytes of head, then the length of each in front of it.
+_HEAD_BYTES, _DOUBLE = 20, np.dtype([("bytes", ">i4"), ("value", ">f8")])
+# Hours of a large fleet at once: a megabyte each for 12,500 nodes.
+_FETCH_HOURS = 8
+
+
+def _packed_hours(connection: sa.Connection, kept: Sequence[sa.ColumnElement[bool]]) -> Iterator[_RolledUp]:
+    """Roll-ups hour by hour, each column of an hour in one piece: a tenth of the work of a million rows."""
+    table = schema.telemetry
+    unknown: sa.ColumnElement[float] = sa.literal_column("'NaN'::float8")
+    doubles = (sa.func.coalesce(sa.cast(table.c[name], sa.Double), unknown) for name in TELEMETRY_COLUMNS)
+    columns = (sa.func.array_send(sa.func.array_agg(column), type_=sa.LargeBinary) for column in doubles)
+    names = sa.cast(sa.func.json_agg(table.c.node), sa.Text)
+    query = sa.select(milliseconds(connection, table.c.time), names, *columns).where(*kept).group_by(table.c.time)
+    with connection.execute(query.execution_options(yield_per=_FETCH_HOURS)) as rows:
+        for began_ms, reported, *packed in rows:
+            nodes = orjson.loads(reported)
+            values = np.array([np.frombuffer(one, _DOUBLE, offset=_HEAD_BYTES)["value"] for one in packed])
+            yield nodes, np.full(len(nodes), (began_ms // HOUR_MS + 1) * HOUR_MS, dtype=np.int64), _single(values)
+
+
+def _single(values: NDArray[np.float64]) -> Grid:
+    """Figures in single precision: what is too large for it is infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
 
 
 def lit_hours(end_ms: Ints) -> Ints:
     """The ends of the hours in which half as many nodes reported as in the best hour of the week up to then."""
-    return lit_of(*np.unique(end_ms, return_counts=True))
+    if not len(end_ms):
+        return _NOTHING
+    first = int(end_ms.min()) // HOUR_MS
+    reporters = np.bincount(end_ms // HOUR_MS - first)
+    hours = np.flatnonzero(reporters)
+    return lit_of((hours + first) * HOUR_MS, reporters[hours])
 
 
 def lit_of(ends: Ints, reporters: Ints) -> Ints:

@@ -30,7 +30,6 @@ from predictor.history.arrays import (
     Floats,
     Grid,
     History,
-    Ints,
     Rows,
     Series,
     Telemetry,
@@ -60,10 +59,13 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 
 class TelemetryLog:
-    """Roll-ups of any node, by name."""
+    """Roll-ups of any node, sorted by (node, time) whenever they were asked for."""
 
     def __init__(self) -> None:
+        # Nodes are numbered as the fleet that was last asked for, and others behind it as they come.
         self._names: dict[str, int] = {}
+        self._fleet: tuple[str, ...] = ()
+        self._is_sorted = True
         nothing = np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)
         self._held = Telemetry(_NOTHING, _NOTHING, nothing, _NOTHING)
         self._read_to: int | None = None
@@ -85,11 +87,12 @@ class TelemetryLog:
             new.append(read_rollups(connection, self._names, first_hour, begin, again))
         held = self._held
         kept = (held.time_ms > first_hour * HOUR_MS) & (held.time_ms <= begin * HOUR_MS)
-        kept &= ~np.isin(held.node, [self._names[name] for name in again if name in self._names])
+        if again:
+            kept &= ~np.isin(held.node, [self._names[name] for name in again if name in self._names])
         node = np.concatenate([held.node[kept], *(part.node for part in new)])
         time_ms = np.concatenate([held.time_ms[kept], *(part.time_ms for part in new)])
         values = np.concatenate([held.values[kept], *(part.values for part in new)])
-        self._held = Telemetry(node, time_ms, values, lit_hours(time_ms))
+        self._held, self._is_sorted = Telemetry(node, time_ms, values, lit_hours(time_ms)), False
         self._read_to = end_hour
 
     def _came_late(self, late: Mapping[str, datetime]) -> list[str]:
@@ -104,14 +107,32 @@ class TelemetryLog:
 
     def telemetry(self, fleet: FleetArrays, first_hour: int, end_hour: int) -> Telemetry:
         """The fleet's roll-ups of a window of hours."""
-        held, index = self._held, fleet.index
-        place = np.array([index.get(name, -1) for name in self._names], dtype=np.int64)
-        node: Ints = place[held.node] if len(held.node) else held.node
-        inside = (held.time_ms > first_hour * HOUR_MS) & (held.time_ms <= end_hour * HOUR_MS) & (node >= 0)
-        order = np.flatnonzero(inside)
-        order = order[np.lexsort((held.time_ms[order], node[order]))]
-        lit = held.lit_ms[held.lit_ms <= end_hour * HOUR_MS]
-        return replace(held, node=node[order], time_ms=held.time_ms[order], values=held.values[order], lit_ms=lit)
+        self._sort(fleet)
+        held, end_ms = self._held, end_hour * HOUR_MS
+        lit = held.lit_ms[held.lit_ms <= end_ms]
+        inside = (held.time_ms > first_hour * HOUR_MS) & (held.time_ms <= end_ms) & (held.node < len(fleet.names))
+        if inside.all():
+            return replace(held, lit_ms=lit)
+        return Telemetry(held.node[inside], held.time_ms[inside], held.values[inside], lit)
+
+    def _sort(self, fleet: FleetArrays) -> None:
+        """Number the nodes as a fleet does, and put in their place the hours that were read since the last time."""
+        held, node = self._held, self._held.node
+        if self._fleet != fleet.names:
+            index = fleet.index
+            strangers = (name for name in self._names if name not in index)
+            numbers = {**index, **{name: len(index) + at for at, name in enumerate(strangers)}}
+            now = np.array([numbers[name] for name in self._names], dtype=np.int64)
+            node = now[node] if len(node) else node
+            self._fleet, self._names = fleet.names, numbers
+        elif self._is_sorted:
+            return
+        # Hours are few: of one node and of all the next ones, the runs that stand in order already are kept.
+        hour = held.time_ms // HOUR_MS
+        since, hours = (int(hour.min()), int(np.ptp(hour)) + 1) if len(hour) else (0, 1)
+        order = np.argsort(node * hours + (hour - since), kind="stable")
+        self._held = replace(held, node=node[order], time_ms=held.time_ms[order], values=held.values[order])
+        self._is_sorted = True
 
 
 # A transaction that began before another may commit after it: this much is read twice (ids tell what is known).

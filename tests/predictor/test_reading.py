@@ -24,11 +24,42 @@ from predictor.history.store_reader import (
     read_history,
     read_outage_log,
     read_precursors,
+    read_rollups,
     read_telemetry,
 )
 from store.database.connections import writing
 from store.records.event import Device, Event
 from store.tables import schema
+
+
+def test_roll_ups_are_read_as_they_stand(any_engine: sa.Engine) -> None:
+    """On either database: what is unknown, no number of a float32, or stands under an odd name; those of GPUs alone."""
+    odd = 'rack 7 "a"\\,\n{b}'
+    rows = [
+        rollup("a", 1.0),
+        replace(rollup("a", 1 + 1 / 24), gpu_temp_mean_c=None, power_max_w=1e300, gpu_util_mean=1 / 3),
+        replace(rollup(odd, 1.0), power_mean_w=-1e300, samples=3),
+        replace(rollup("b", 1.0), samples=0, gpus_seen=0),
+        rollup("a", 2.0),
+    ]
+    put(any_engine, [node("a"), node("b"), node(odd)], rollups=rows)
+    names: dict[str, int] = {"a": 0}
+    with any_engine.connect() as connection:
+        first = to_ms(day(1)) // HOUR_MS
+        found = read_rollups(connection, names, first, first + 2)
+        alone = read_rollups(connection, names, first, first + 2, [odd])
+    assert names == {"a": 0, odd: 1}
+    told = {
+        (of, time_ms): dict(zip(TELEMETRY_COLUMNS, values, strict=True))
+        for of, time_ms, values in zip(found.node.tolist(), found.time_ms.tolist(), found.values.tolist(), strict=True)
+    }
+    ends = [to_ms(day(1)) + hours * HOUR_MS for hours in (1, 2)]
+    assert sorted(told) == [(0, ends[0]), (0, ends[1]), (1, ends[0])]
+    later, other = told[0, ends[1]], told[1, ends[0]]
+    assert np.isnan(later["gpu_temp_mean_c"])
+    assert (later["power_max_w"], later["gpu_util_mean"]) == (np.inf, np.float32(1 / 3))
+    assert (other["power_mean_w"], other["samples"]) == (-np.inf, 3)
+    assert (alone.node.tolist(), alone.time_ms.tolist()) == ([1], [ends[0]])
 
 
 def precursors(engine: sa.Engine, first_d: float = 0, last_d: float = 100):  # type: ignore[no-untyped-def]
