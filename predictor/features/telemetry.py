@@ -40,7 +40,10 @@ _LARGEST = 2.0**20
 def fixed(values: NDArray[np.float32]) -> Ints:
     """Whole numbers of 2**-24; what was not measured (NaN, infinite) counts as nothing."""
     measured = np.where(np.isfinite(values), values, np.float32(0.0)).astype(np.float64)
-    return np.rint(np.clip(measured, -_LARGEST, _LARGEST) * _ONE).astype(np.int64)
+    # In place: a week of a large fleet is millions of figures.
+    np.clip(measured, -_LARGEST, _LARGEST, out=measured)
+    np.multiply(measured, _ONE, out=measured)
+    return np.rint(measured, out=measured).astype(np.int64)
 
 
 # What a figure counts as at the least and the most among peers: one that lies or is broken moves the others no further.
@@ -264,14 +267,16 @@ def compute(history: History, rows: Rows) -> dict[str, Floats]:
 
 def _sums(values: NDArray[np.float32], windows: Sequence[tuple[Ints, Ints]]) -> list[_SumAndCount]:
     """The sum and number of the measured values[first:end] of each window, one a row."""
-    total, count = _running(fixed(values)), _running(np.isfinite(values).astype(np.int64))
+    total, count = _running(fixed(values)), _running(np.isfinite(values))
     return [
         (to_float(total[end] - total[first]), (count[end] - count[first]).astype(np.float64)) for first, end in windows
     ]
 
 
-def _running(whole: Ints) -> Ints:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(whole)])
+def _running(whole: Ints | Bools) -> Ints:
+    running = np.zeros(len(whole) + 1, dtype=np.int64)
+    np.cumsum(whole, out=running[1:])
+    return running
 
 
 def _levels(requested: _TelemetryWindows) -> dict[str, Floats]:

@@ -8,7 +8,7 @@ Telemetry speaks of whole hours: its features are computed once for each reading
 The fleet and its outages are small and read anew each time.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from predictor.history.arrays import (
     Floats,
     Grid,
     History,
+    Ints,
     Rows,
     Series,
     Telemetry,
@@ -59,23 +60,24 @@ _NOTHING = np.empty(0, dtype=np.int64)
 
 
 class TelemetryLog:
-    """Roll-ups of any node, sorted by (node, time) whenever they were asked for."""
+    """Roll-ups of any node, sorted by (node, time)."""
 
     def __init__(self) -> None:
         # Nodes are numbered as the fleet that was last asked for, and others behind it as they come.
         self._names: dict[str, int] = {}
         self._fleet: tuple[str, ...] = ()
-        self._is_sorted = True
         nothing = np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32)
         self._held = Telemetry(_NOTHING, _NOTHING, nothing, _NOTHING)
         self._read_to: int | None = None
         self._late: dict[str, datetime] = {}
 
-    def read(self, connection: sa.Connection, first_hour: int, end_hour: int) -> None:
-        """Read the hours that have come since, the last few of before again, and all of nodes of which some came late.
+    def read(self, connection: sa.Connection, fleet: FleetArrays, first_hour: int, end_hour: int) -> Telemetry:
+        """The fleet's roll-ups of a window of hours.
 
+        Read are the hours that have come since, the last few of before again, and all of nodes of which some came late.
         Hours before the first are forgotten.
         """
+        self._number(fleet)
         late = late_nodes(connection)
         begin = first_hour if self._read_to is None else max(first_hour, self._read_to - LATE_H)
         if self._read_to is not None and end_hour < self._read_to:
@@ -89,11 +91,11 @@ class TelemetryLog:
         kept = (held.time_ms > first_hour * HOUR_MS) & (held.time_ms <= begin * HOUR_MS)
         if again:
             kept &= ~np.isin(held.node, [self._names[name] for name in again if name in self._names])
-        node = np.concatenate([held.node[kept], *(part.node for part in new)])
-        time_ms = np.concatenate([held.time_ms[kept], *(part.time_ms for part in new)])
-        values = np.concatenate([held.values[kept], *(part.values for part in new)])
-        self._held, self._is_sorted = Telemetry(node, time_ms, values, lit_hours(time_ms)), False
+        self._take(np.flatnonzero(kept), new)
         self._read_to = end_hour
+        known = int(np.searchsorted(self._held.node, len(fleet.names)))  # strangers stand behind
+        held = self._held
+        return Telemetry(held.node[:known], held.time_ms[:known], held.values[:known], held.lit_ms)
 
     def _came_late(self, late: Mapping[str, datetime]) -> list[str]:
         """The nodes of which late roll-ups may have come since the last look."""
@@ -105,34 +107,35 @@ class TelemetryLog:
             if known.get(name) != received or (newest is not None and received >= newest - _LATE_AGAIN)
         ]
 
-    def telemetry(self, fleet: FleetArrays, first_hour: int, end_hour: int) -> Telemetry:
-        """The fleet's roll-ups of a window of hours."""
-        self._sort(fleet)
-        held, end_ms = self._held, end_hour * HOUR_MS
-        lit = held.lit_ms[held.lit_ms <= end_ms]
-        inside = (held.time_ms > first_hour * HOUR_MS) & (held.time_ms <= end_ms) & (held.node < len(fleet.names))
-        if inside.all():
-            return replace(held, lit_ms=lit)
-        return Telemetry(held.node[inside], held.time_ms[inside], held.values[inside], lit)
-
-    def _sort(self, fleet: FleetArrays) -> None:
-        """Number the nodes as a fleet does, and put in their place the hours that were read since the last time."""
-        held, node = self._held, self._held.node
-        if self._fleet != fleet.names:
-            index = fleet.index
-            strangers = (name for name in self._names if name not in index)
-            numbers = {**index, **{name: len(index) + at for at, name in enumerate(strangers)}}
-            now = np.array([numbers[name] for name in self._names], dtype=np.int64)
-            node = now[node] if len(node) else node
-            self._fleet, self._names = fleet.names, numbers
-        elif self._is_sorted:
+    def _number(self, fleet: FleetArrays) -> None:
+        """Number the nodes as a fleet does. Until the next `_take` what is held stands in the order of before."""
+        if self._fleet == fleet.names:
             return
-        # Hours are few: of one node and of all the next ones, the runs that stand in order already are kept.
-        hour = held.time_ms // HOUR_MS
+        index = fleet.index
+        strangers = (name for name in self._names if name not in index)
+        numbers = {**index, **{name: len(index) + at for at, name in enumerate(strangers)}}
+        now = np.array([numbers[name] for name in self._names], dtype=np.int64)
+        if len(self._held.node):
+            self._held = replace(self._held, node=now[self._held.node])
+        self._fleet, self._names = fleet.names, numbers
+
+    def _take(self, kept: Ints, new: Sequence[Telemetry]) -> None:
+        """Hold some of the entries that are held, and new ones, in order; the values are copied but once."""
+        held, before = self._held, len(self._held.node)
+        node = np.concatenate([held.node[kept], *(part.node for part in new)])
+        time_ms = np.concatenate([held.time_ms[kept], *(part.time_ms for part in new)])
+        added = np.concatenate([part.values for part in new])
+        hour = time_ms // HOUR_MS
         since, hours = (int(hour.min()), int(np.ptp(hour)) + 1) if len(hour) else (0, 1)
         order = np.argsort(node * hours + (hour - since), kind="stable")
-        self._held = replace(held, node=node[order], time_ms=held.time_ms[order], values=held.values[order])
-        self._is_sorted = True
+        source = np.concatenate([kept, np.arange(before, before + len(added))])[order]
+        if not len(kept):
+            values = added[order]
+        else:
+            values = np.empty((len(order), added.shape[1]), dtype=np.float32)
+            np.take(held.values, np.minimum(source, before - 1), axis=0, out=values, mode="clip")
+            values[source >= before] = added[source[source >= before] - before]
+        self._held = Telemetry(node[order], time_ms[order], values, lit_hours(time_ms))
 
 
 # A transaction that began before another may commit after it: this much is read twice (ids tell what is known).
@@ -245,7 +248,7 @@ class LiveHistory:
         """Read the telemetry that has come, and make the features of all nodes from it."""
         at_ms = to_ms(at)
         first_hour, end_hour = at_ms // HOUR_MS - TELEMETRY_WINDOW_H, at_ms // HOUR_MS
-        self._telemetry.read(connection, first_hour, end_hour)
+        telemetry = self._telemetry.read(connection, fleet, first_hour, end_hour)
         due = self._measures_at is None or not timedelta() <= at - self._measures_at < MEASURES_EVERY
         if due and any("." in name for name in wanted):
             self._measures = read_measures(connection, fleet.index, at_ms - MEASURE_WINDOW_MS, end_hour * HOUR_MS)
@@ -255,7 +258,7 @@ class LiveHistory:
             fleet=fleet,
             precursors=PrecursorLog().precursors(fleet, 0, 0),
             outages=read_outage_log(connection, fleet, 0),
-            telemetry=self._telemetry.telemetry(fleet, first_hour, end_hour),
+            telemetry=telemetry,
             jobs=read_jobs(connection, fleet, first_hour * HOUR_MS, at_ms),
             start_ms=at_ms if span is None else min(to_ms(span[0]), at_ms),
             measures=self._measures,
