@@ -197,8 +197,8 @@ def _rows(requested: _ScoringRows, explained: Sequence[tuple[StoredModel, Explan
     told = [
         (model, one.all_strongest(), scores) for (model, one), scores in zip(explained, highest.tolist(), strict=True)
     ]
-    for begin in range(0, len(names), _AT_ONCE):
-        rows = range(begin, min(begin + _AT_ONCE, len(names)))
+    for first in range(0, len(names), _AT_ONCE):
+        rows = range(first, min(first + _AT_ONCE, len(names)))
         wanted = dict.fromkeys((row, group) for _, strongest, _ in told for row in rows for group, _ in strongest[row])
         said = {which: _written(*sentence) for which, sentence in requested.said(wanted).items()}
         for model, strongest, scores in told:
