@@ -91,8 +91,8 @@ def _events(outages: Sequence[Downtime], ids: Mapping[tuple[str, datetime], str]
 
 def _recurrence(reported: NodeFindings) -> RepairReason:
     _before, ended, again = reported.recurrences[-1]
-    again = len(reported.recurrences) - 1
-    times = f", and {again} more time{'' if again == 1 else 's'} like this" if again else ""
+    more = len(reported.recurrences) - 1
+    times = f", and {more} more time{'' if more == 1 else 's'} like this" if more else ""
     return RepairReason(
         "recurrences",
         f"{again.what} of {again.device.words(again.name)} came back on {_day(again.start)}, after the repair that "
