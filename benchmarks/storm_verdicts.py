@@ -44,6 +44,7 @@ WHAT = "a storm of 100,000 lines in 10 s over 12,500 nodes: decisive line until 
 BUDGET = "p99 < 2 s, nothing lost, <= 300 MB over the idle server"
 GROWTH = "the engine over 25,000 and over 50,000 open incidents"
 GROWTH_BUDGET = "<= 2.1 x"
+_RUNS = 5
 NODES = int(os.environ.get("STORM_NODES", "12500"))
 LINES = int(os.environ.get("STORM_LINES", "100000"))
 STORM_S = 10.0
@@ -314,10 +315,16 @@ def _waiting(server: Running) -> int:
 
 def _growth(folder: Path) -> Result:
     """How long the engine takes over twice as many open incidents."""
-    took = {count: _engine_s(folder / f"{count}.db", count) for count in (25_000, 50_000)}
+    took = {25_000: float("inf"), 50_000: float("inf")}
+    for run in range(
+        _RUNS
+    ):  # in turn, the least of each: a machine's speed changes by more than a tenth within minutes
+        for count in took:
+            took[count] = min(took[count], _engine_s(folder / f"{count}-{run}.db", count))
     ratio = took[50_000] / took[25_000]
     ours = f"{took[25_000]:.1f} s and {took[50_000]:.1f} s of processor"
-    return Result(GROWTH, GROWTH_BUDGET, ours, "-", ratio, "met" if ratio <= 2.1 else "not met", "SQLite, one process")
+    note = f"SQLite, one process, the least of {_RUNS} runs each"
+    return Result(GROWTH, GROWTH_BUDGET, ours, "-", ratio, "met" if ratio <= 2.1 else "not met", note)
 
 
 def _engine_s(path: Path, count: int) -> float:

@@ -9,6 +9,8 @@ A storm of fifty thousand faults at a thousand places costs as much for each as 
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import compress
+from operator import not_
 
 from diagnosis.causes.effects import OF_JOBS
 from diagnosis.causes.scene import SceneJob
@@ -54,8 +56,13 @@ class Neighbourhood:
     def update(self, symptoms: Sequence[Symptom]) -> list[SymptomName]:
         """Take the symptoms of now; returns those that are new or otherwise than before."""
         fresh: list[SymptomName] = []
-        now = {id(symptom): symptom for symptom in symptoms}  # most are the same objects as before, and passed over
-        for symptom in in_order(symptom for key, symptom in now.items() if key not in self._seen):
+        # Most are the same objects as before: these are passed over without a step of Python each.
+        new = list(compress(symptoms, map(not_, map(self._seen.__contains__, map(id, symptoms)))))
+        gone: list[Symptom] = []
+        if len(self._seen) + len(new) != len(symptoms):
+            now = set(map(id, symptoms))
+            gone = _settled(symptom for key, symptom in self._seen.items() if key not in now)
+        for symptom in _settled(new):
             name = _name_of(symptom)
             before = self._known.get(name)
             self._known[name] = symptom
@@ -65,12 +72,13 @@ class Neighbourhood:
                 fresh.append(name)
             for event in symptom.events:
                 self._by_event[event] = name
-        for symptom in in_order(symptom for key, symptom in self._seen.items() if key not in now):
+        for symptom in gone:
             name = _name_of(symptom)
             if self._known.get(name) is symptom:
                 fresh += self._remove(name)
                 del self._known[name]
-        self._seen = now
+            del self._seen[id(symptom)]
+        self._seen.update((id(symptom), symptom) for symptom in new)
         return fresh
 
     def around(self, fresh: Iterable[SymptomName]) -> list[Symptom]:
@@ -162,6 +170,11 @@ def _stands_out(nodes: Collection[str], reach: ReachIndex) -> bool:
         if count >= _FEWEST and rest and share >= _MORE_OFTEN * reach.others_among(suspect, places) / rest:
             return True
     return False
+
+
+def _settled(symptoms: Iterable[Symptom]) -> list[Symptom]:
+    """In the order of time, and those of one moment and place always in the same one."""
+    return in_order(sorted(symptoms, key=lambda one: (one.run or "", one.node or "")))
 
 
 def _name_of(symptom: Symptom) -> SymptomName:
