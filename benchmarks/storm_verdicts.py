@@ -316,9 +316,8 @@ def _waiting(server: Running) -> int:
 def _growth(folder: Path) -> Result:
     """How long the engine takes over twice as many open incidents."""
     took = {25_000: float("inf"), 50_000: float("inf")}
-    for run in range(
-        _RUNS
-    ):  # in turn, the least of each: a machine's speed changes by more than a tenth within minutes
+    # In turn, the least of each: a machine's speed changes by more than a tenth within minutes.
+    for run in range(_RUNS):
         for count in took:
             took[count] = min(took[count], _engine_s(folder / f"{count}-{run}.db", count))
     ratio = took[50_000] / took[25_000]

@@ -216,7 +216,7 @@ class _DayWindows:
     def sums(self, name: str) -> _SumAndCount:
         """The sum and number of what was measured; a column is added up once."""
         if name not in self.added:
-            (self.added[name],) = _sums(self.telemetry.column(name), [(self.day, self.end)])
+            self.added[name] = _sums(self.telemetry.column(name), self.day, self.end)
         return self.added[name]
 
 
@@ -228,14 +228,11 @@ class _TelemetryWindows:
     usual: Ints
     day: Ints
     end: Ints
-    newest: "_DayWindows"
+    newest: _DayWindows
 
     def sums(self, name: str, before: bool = False) -> _SumAndCount:
         """The sum and number of what was measured in the last day, or in the week before."""
-        if not before:
-            return self.newest.sums(name)
-        ((total, count),) = _sums(self.telemetry.column(name), [(self.usual, self.day)])
-        return total, count
+        return _sums(self.telemetry.column(name), self.usual, self.day) if before else self.newest.sums(name)
 
     def mean(self, name: str, before: bool = False) -> Floats:
         """The mean of the last day, or of the week before it; NaN where nothing was measured."""
@@ -265,12 +262,10 @@ def compute(history: History, rows: Rows) -> dict[str, Floats]:
     return found | _above_leaf(history, rows, requested) | above_job(found, history.jobs, rows, of_jobs)
 
 
-def _sums(values: NDArray[np.float32], windows: Sequence[tuple[Ints, Ints]]) -> list[_SumAndCount]:
-    """The sum and number of the measured values[first:end] of each window, one a row."""
+def _sums(values: NDArray[np.float32], first: Ints, end: Ints) -> _SumAndCount:
+    """The sum and number of the measured values[first:end], one a row."""
     total, count = _running(fixed(values)), _running(np.isfinite(values))
-    return [
-        (to_float(total[end] - total[first]), (count[end] - count[first]).astype(np.float64)) for first, end in windows
-    ]
+    return to_float(total[end] - total[first]), (count[end] - count[first]).astype(np.float64)
 
 
 def _running(whole: Ints | Bools) -> Ints:
@@ -305,8 +300,8 @@ def _above_leaf(history: History, rows: Rows, requested: _TelemetryWindows) -> d
     found = {}
     for measured, name in _PEERED:
         told = of_peers(newest.telemetry, measured)
-        ((own_total, own_count),) = _sums(told, [(newest.day, newest.end)])
-        ((total, count),) = _sums(told[line.order], [requested_leaf])
+        own_total, own_count = _sums(told, newest.day, newest.end)
+        total, count = _sums(told[line.order], *requested_leaf)
         with np.errstate(invalid="ignore", divide="ignore"):
             others = np.where(count > own_count, (total - own_total) / (count - own_count), np.nan)
         found[name] = requested.mean(measured) - others

@@ -300,6 +300,14 @@ class WindowIndex:
         return sum_within(ordered, *self.within(groups, moments_ms, window_ms))
 
 
+def renumbered(known: Mapping[str, int], fleet: Sequence[str]) -> tuple[dict[str, int], Ints]:
+    """Names by number as a fleet has them, others behind it as they came; and the new number of each old one."""
+    numbers = {name: at for at, name in enumerate(fleet)}
+    for name in known:
+        numbers.setdefault(name, len(numbers))
+    return numbers, np.array([numbers[name] for name in known], dtype=np.int64)
+
+
 def distinct(numbers: Ints, size: int) -> tuple[Ints, Ints]:
     """The distinct ones of numbers from 0 to size - 1, ascending, and the place of each number among them.
 

@@ -14,7 +14,7 @@ import orjson
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from predictor.history.arrays import GAUGE_GAP_MS, INCIDENT_GAP_MS, Bools, FleetArrays, Ints, Precursors
+from predictor.history.arrays import GAUGE_GAP_MS, INCIDENT_GAP_MS, Bools, FleetArrays, Ints, Precursors, renumbered
 from predictor.history.families import FAMILY_INDEX, family_of, is_serious
 from store.records.event import NAMING
 from store.records.event_sources import NO_SIGN
@@ -220,11 +220,8 @@ class PrecursorLog:
         """Number the nodes as a fleet does."""
         if names == self._fleet:
             return
-        index = {name: at for at, name in enumerate(names)}
-        strangers = [name for name in self._nodes if name not in index]
-        numbers = index | {name: len(names) + at for at, name in enumerate(strangers)}
-        now = np.array([numbers[name] for name in self._nodes], dtype=np.int64)
-        self._fleet, self._nodes, key = names, numbers, self._held[0]
+        self._nodes, now = renumbered(self._nodes, names)
+        self._fleet, key = names, self._held[0]
         if len(key):
             key = now[key >> _BITS] << _BITS | key & _LAST_MS
             order = np.argsort(key, kind="stable")

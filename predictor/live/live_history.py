@@ -36,6 +36,7 @@ from predictor.history.arrays import (
     Telemetry,
     every,
     from_ms,
+    renumbered,
     to_ms,
 )
 from predictor.history.precursor_log import PrecursorLog, milliseconds, precursor_query
@@ -83,7 +84,6 @@ class TelemetryLog:
         if self._read_to is not None and end_hour < self._read_to:
             begin = first_hour  # time went back: a replay that began anew
         again = self._came_late(late) if begin > first_hour else []
-        self._late = late
         new = [read_rollups(connection, self._names, begin, end_hour)]
         if again:
             new.append(read_rollups(connection, self._names, first_hour, begin, again))
@@ -92,7 +92,10 @@ class TelemetryLog:
         if again:
             kept &= ~np.isin(held.node, [self._names[name] for name in again if name in self._names])
         self._take(np.flatnonzero(kept), new)
-        self._read_to = end_hour
+        self._read_to, self._late = (
+            end_hour,
+            late,
+        )  # not before all is read: what a lost connection left out comes again
         known = int(np.searchsorted(self._held.node, len(fleet.names)))  # strangers stand behind
         held = self._held
         return Telemetry(held.node[:known], held.time_ms[:known], held.values[:known], held.lit_ms)
@@ -111,13 +114,9 @@ class TelemetryLog:
         """Number the nodes as a fleet does. Until the next `_take` what is held stands in the order of before."""
         if self._fleet == fleet.names:
             return
-        index = fleet.index
-        strangers = (name for name in self._names if name not in index)
-        numbers = {**index, **{name: len(index) + at for at, name in enumerate(strangers)}}
-        now = np.array([numbers[name] for name in self._names], dtype=np.int64)
-        if len(self._held.node):
-            self._held = replace(self._held, node=now[self._held.node])
-        self._fleet, self._names = fleet.names, numbers
+        self._names, now = renumbered(self._names, fleet.names)
+        self._held = replace(self._held, node=now[self._held.node])
+        self._fleet = fleet.names
 
     def _take(self, kept: Ints, new: Sequence[Telemetry]) -> None:
         """Hold some of the entries that are held, and new ones, in order; the values are copied but once."""

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Bytes of a COPY that wait in memory for the server before the writer waits, too: more than a scoring of 12,500 nodes.
-_NEVER_WAITED = 1 << 26
+_MOST_UNSENT_BYTES = 1 << 26
 _US = timedelta(microseconds=1)
 
 
@@ -44,7 +44,7 @@ def copy_text(connection: sa.Connection, statement: str, blocks: Iterable[str]) 
     try:
         with (
             driver.cursor() as cursor,
-            cursor.copy(statement, writer=LibpqWriter(cursor, flush_threshold=_NEVER_WAITED)) as copy,
+            cursor.copy(statement, writer=LibpqWriter(cursor, flush_threshold=_MOST_UNSENT_BYTES)) as copy,
         ):
             for block in blocks:
                 copy.write(block)

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 import numpy as np
+import pytest
 import sqlalchemy as sa
 from fleet_store import day, fill, node, outage, put, rollup, sbe, xid
 
@@ -69,6 +70,34 @@ def test_telemetry_that_comes_days_late_is_found(any_engine: sa.Engine) -> None:
         look = live.look(at)
         assert_as_read_anew(any_engine, look, at)
         assert (look.history.telemetry.values == 90.0 + turn).sum() == 9
+
+
+def test_late_telemetry_that_a_lost_connection_left_out_is_asked_for_again(
+    any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two nodes, the one that came ten minutes before the other, too."""
+    fill(any_engine, nodes=12, days=39)
+    live = LiveHistory(any_engine)
+    live.look(AT)
+    put(
+        any_engine, rollups=[rollup(name, 38 + hour / 24, 95.0) for name in ("gpu-003", "gpu-004") for hour in range(3)]
+    )
+    late = schema.late_telemetry
+    with writing(any_engine).begin() as connection:
+        came = connection.scalars(sa.select(late.c.received)).first()
+        assert came is not None
+        connection.execute(late.update().where(late.c.node == "gpu-003").values(received=came - timedelta(minutes=10)))
+
+    def lost(*_arguments: object) -> None:
+        raise ConnectionError("gone")
+
+    at = AT + timedelta(hours=1)
+    with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+        patch.setattr("predictor.live.live_history.read_rollups", lost)
+        live.look(at)
+    look = live.look(at)
+    assert_as_read_anew(any_engine, look, at)
+    assert (look.history.telemetry.values == 95.0).sum() == 6
 
 
 def test_old_events_are_given_back(engine: sa.Engine) -> None:
