@@ -34,6 +34,7 @@ from wire.nodes import (
     NodeJson,
     NodeScoresJson,
     NodeTimelineJson,
+    RiskiestJson,
     SearchResultJson,
 )
 from wire.policy import BudgetJson, PolicyInForceJson, StopJson, TripJson
@@ -295,6 +296,10 @@ class ApiClient:
     def lemons(self) -> RepairListJson:
         """The nodes that should go to repair, the worst first."""
         return self._get(RepairListJson, "lemons")
+
+    def riskiest(self, count: int) -> RiskiestJson:
+        """The nodes to check first, and how likely it is that one of them fails."""
+        return self._get(RiskiestJson, "riskiest", {"count": str(count)})
 
     def link_scores(self, limit: int) -> list[LinkScoreJson]:
         """The links that are the likeliest to be lost within a day; none where they were never scored."""

@@ -8,7 +8,8 @@ from store.records.event import Cause
 from store.records.node import NodeState
 from wire.events import IncidentJson
 from wire.hints import HintJson, HintMarkJson
-from wire.message import Always, JsonObject, Time, example, one_of
+from wire.message import Always, JsonObject, Sometimes, Time, example, one_of
+from wire.money.price import MoneyJson
 
 # Why a score is not told: the node has failed already, or tells nothing.
 _WITHHELD = one_of(Literal["out", "faulty", "silent", None])
@@ -200,6 +201,89 @@ class DaysJson(JsonObject, frozen=True, kw_only=True):
 
     node: str
     items: tuple[DayJson, ...]
+
+
+class RiskiestNodeJson(JsonObject, frozen=True, kw_only=True):
+    """A node to check: its risk of 24 h, and what keeping it from work is worth, in GPU-hours.
+
+    `failure_gpu_h`: what a failure costs the `job` on it; of a node without one, the largest job that runs, or the
+    usual one. `worth_gpu_h`: risk, times the share that acting averts, times that, less `action_gpu_h`. `pays`: at
+    such a risk the policy would avoid it.
+    """
+
+    node: Annotated[str, example("gpu-017")]
+    state: Annotated[str, one_of(NodeState)] = "ok"
+    score: Always[float] = None
+    reasons: tuple[ReasonJson, ...] = ()
+    job: str | None = None
+    run: str | None = None
+    job_gpus: int = 0
+    failure_gpu_h: float = 0.0
+    action_gpu_h: float = 0.0
+    worth_gpu_h: float = 0.0
+    pays: bool = False
+    failure_money: Sometimes[MoneyJson | None] = None
+    action_money: Sometimes[MoneyJson | None] = None
+    worth_money: Sometimes[MoneyJson | None] = None
+
+
+class ListRecordJson(JsonObject, frozen=True, kw_only=True):
+    """What came of the lists of the last weeks that were as long, each a horizon after the one before.
+
+    `hit` of `lists` had a node that failed: a `share`, with its interval of 95 %; the scores `said` so often. `failing`
+    nodes, and `lost_gpu_h` that runs lost by faults of the nodes listed, are means of a list; `action_gpu_h` is what
+    keeping all of them from work costs, `worth_gpu_h` what that leaves.
+    """
+
+    nodes: int = 0
+    lists: int = 0
+    hit: int = 0
+    share: Always[float] = None
+    low: Always[float] = None
+    high: Always[float] = None
+    said: Always[float] = None
+    failing: Always[float] = None
+    lost_gpu_h: float | None = None
+    action_gpu_h: float = 0.0
+    worth_gpu_h: float | None = None
+    lost_money: Sometimes[MoneyJson | None] = None
+    action_money: Sometimes[MoneyJson | None] = None
+    worth_money: Sometimes[MoneyJson | None] = None
+
+
+class LeadTimeJson(JsonObject, frozen=True, kw_only=True):
+    """How early outages were foreseen, by what failed: the family of the gravest fault around their beginning.
+
+    `words` names it; the hours are from a node's first place in the top 5 % to its outage, percentiles over those
+    `foreseen`.
+    """
+
+    failed: Annotated[str, example("row_remap")] = ""
+    words: Annotated[str, example("row remapping")] = ""
+    outages: int = 0
+    foreseen: int = 0
+    p10_h: float | None = None
+    p50_h: float | None = None
+    p90_h: float | None = None
+
+
+class RiskiestJson(JsonObject, frozen=True, kw_only=True):
+    """The nodes to check first, and the `chance` that at least one of them fails within the horizon.
+
+    `record` and `leads` are of what the serving model said before, as of `checked`; null and empty until it was judged.
+    `averted`: the share of failures that acting is taken to avert.
+    """
+
+    as_of: Always[Time] = None
+    scored_at: Time | None = None
+    horizon_h: int = 24
+    model: str | None = None
+    averted: float = 1.0
+    chance: float | None = None
+    items: tuple[RiskiestNodeJson, ...] = ()
+    checked: Time | None = None
+    record: ListRecordJson | None = None
+    leads: tuple[LeadTimeJson, ...] = ()
 
 
 class LinkScoreJson(JsonObject, frozen=True, kw_only=True):

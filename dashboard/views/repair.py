@@ -1,4 +1,4 @@
-"""The Repair page: which nodes should go to repair, what to do with each, and the evidence; which links come next."""
+"""The Repair page: which nodes should go to repair, what to do with each, and the evidence; what to check next."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,11 +10,13 @@ from dashboard.panels import page as panels
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
 from dashboard.text import words
-from wire.nodes import LinkScoreJson
+from wire.nodes import LeadTimeJson, LinkScoreJson, RiskiestJson, RiskiestNodeJson
 from wire.repair import LemonJson, PartJson, RepairEvidenceJson, RepairJson, RepairListJson
 
 SHOWN = 25
 LINKS = 10
+CHECKED = 10
+_RISKIEST = {"risk": "Risk, 24 h", "fails": "If it fails, GPU-h", "worth": "Keeping it free saves, GPU-h"}
 
 
 def page(site: Site) -> None:
@@ -38,7 +40,61 @@ def _live(site: Site) -> None:
             panels.empty("A node appears here when it fails again and again while its neighbours do not.")
         else:
             st.caption("For the vendor: `foreshock lemons --rma parts.csv` writes the parts with numbers and evidence.")
+        _riskiest(site.client.riskiest(CHECKED))
         _links(site.client.link_scores(LINKS), cluster.now)
+
+
+def _riskiest(report: RiskiestJson) -> None:
+    """Well nodes to look at while there is time, and what looking at them finds."""
+    if not report.items:
+        return
+    st.subheader("Check these first", anchor=False, help="at work, with the highest risk")
+    st.caption(chance(report))
+    frames.show([riskiest_row(one) for one in report.items], "riskiest", _RISKIEST, most=CHECKED)
+    if report.leads:
+        with st.expander("How early failures were foreseen, by what failed", key="leads"):
+            frames.show([lead_row(one) for one in report.leads], "lead_times")
+
+
+def chance(report: RiskiestJson) -> str:
+    """How likely a look at these nodes finds one that fails: as the scores say, and as it was before."""
+    nodes, record = words.many(len(report.items), "node"), report.record
+    text = f"At least one of these {nodes} fails within {report.horizon_h} h with {words.risk(report.chance)}"
+    if record is None or record.share is None:
+        return f"{text}, the scores say. What came of earlier lists is not known yet."
+    low, share, high, said = (words.share(one, 0) for one in (record.low, record.share, record.high, record.said))
+    text = (
+        f"{text}, the scores say. Of the last {record.lists} lists of {record.nodes} nodes {record.hit} had a failure: "
+        f"{share} (between {low} and {high}), where the scores said {said}."
+    )
+    if record.worth_gpu_h is None or not record.lost_gpu_h:
+        return text
+    lost, left = words.count(record.lost_gpu_h), words.count(abs(record.worth_gpu_h))
+    saves = "saves" if record.worth_gpu_h >= 0 else "costs"
+    return f"{text} Runs lost {lost} GPU-hours a list by them; to keep all the nodes of a list free {saves} {left}."
+
+
+def riskiest_row(one: RiskiestNodeJson) -> Row:
+    """A node to check: what speaks against it, what it runs, and what a failure would cost."""
+    told = [why.text for why in one.reasons if why.contribution > 0 and not words.is_rest(why)]
+    return {
+        "node": one.node,
+        "risk": words.risk(one.score),
+        "why": "; ".join(told[:2]) or "nothing stands out",
+        "runs": one.run or words.DASH,
+        "fails": words.count(one.failure_gpu_h),
+        "worth": words.count(one.worth_gpu_h) if one.pays else "not worth it",
+    }
+
+
+def lead_row(one: LeadTimeJson) -> Row:
+    """How many outages of a kind were foreseen, and how early."""
+    return {
+        "what_failed": one.words,
+        "outages": one.outages,
+        "foreseen": one.foreseen,
+        "half_of_them_at_least": words.DASH if one.p50_h is None else words.duration(3600 * one.p50_h),
+    }
 
 
 def _links(scores: Sequence[LinkScoreJson], now: datetime) -> None:

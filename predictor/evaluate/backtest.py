@@ -49,17 +49,21 @@ from predictor.history.arrays import (
     to_ms,
 )
 from predictor.history.store_reader import data_span, read_history
+from predictor.history.what_failed import failure_classes
 from predictor.learning.choice import ModelChoice, learn
 from predictor.learning.training_set import TrainingSet
 from predictor.links.subjects import NODES, Subjects
 from predictor.model.baselines import recency
 from predictor.model.fit import TooFewPositivesError
+from predictor.model.riskiest import list_record
 from predictor.model.skill import (
     Judged,
     calibration,
     discrimination,
     false_cordons,
+    foreseen,
     lead_times,
+    lead_times_by_class,
     outages_of,
     probability_figures,
     ratio,
@@ -125,6 +129,7 @@ def summarise(
         "prevalence": ratio(positives, rows),
         **skill,
         "lead_time_h": lead_times(seen),
+        "lists": list_record(seen, settings.horizon_h),
         "false_cordons_per_1000_node_days": false_cordons(seen, settings.cadence_h),
         **probability_figures(seen),
         "calibration": calibration(seen),
@@ -188,7 +193,7 @@ class BacktestRows:
     """All rows of a backtest with their features, checked for leaks: what is judged may learn from them as it likes.
 
     `prior` is what every fold starts from. `lesson` are the rows that folds learn from, each a part of them, `judging`
-    those that are judged.
+    those that are judged. `classes`: what failed in each outage of the population, None of subjects that are no nodes.
     """
 
     population: Population
@@ -198,6 +203,7 @@ class BacktestRows:
     settings: BacktestSettings
     prior: Prior | None
     doubts: list[str]
+    classes: Mapping[tuple[int, int], str] | None = None
 
     def ranks(self) -> dict[str, Floats]:
         """What needs no learning here: each baseline's score of every judged row, `recency`, and `prior` where there
@@ -262,8 +268,17 @@ def read_backtest(
             lambda: asof_features(connection, subjects.history, first),
             SampledRows(requested, values, both.features, answers.positive),
         )
+        classes = _classes(connection, population) if subjects is NODES else None
     lesson = TrainingSet(learn_values, both.features, learned, settings.horizon_h, subjects.baselines)
-    return BacktestRows(population, lesson, judging, planned, settings, subjects.prior(), doubted)
+    return BacktestRows(population, lesson, judging, planned, settings, subjects.prior(), doubted, classes)
+
+
+def _classes(connection: sa.Connection, population: Population) -> dict[tuple[int, int], str]:
+    """What failed in each unplanned outage, by its node and beginning."""
+    unplanned = population.outages.only(~population.outages.planned)
+    keys = list(zip(unplanned.node.tolist(), unplanned.start_ms.tolist(), strict=True))
+    outages = [(population.fleet.names[node], from_ms(start)) for node, start in keys]
+    return dict(zip(keys, failure_classes(connection, outages), strict=True))
 
 
 def judge_backtest(rows: BacktestRows, progress: Progress | None = None, run: Executor | None = None) -> Backtest:
@@ -278,7 +293,11 @@ def judge_backtest(rows: BacktestRows, progress: Progress | None = None, run: Ex
     found = _judge(rows.population, (rows.judging, rows.ranks()), scores, rows.settings, list(served))
     if not found.report["positives"] and all(one["settings"] is None for one in served.values()):
         _fit(lesson, rows.planned.folds[-1])  # nothing to learn from, and nothing to judge by: it says what is wanting
-    more = {"served": list(served.values()), "doubts": found.report["doubts"] + rows.doubts}
+    more: dict[str, Any] = {"served": list(served.values()), "doubts": found.report["doubts"] + rows.doubts}
+    if rows.classes is not None:
+        told = foreseen(found.judged.only(found.judged.known))
+        of = [rows.classes[node, start] for node, start in zip(told.node.tolist(), told.start_ms.tolist(), strict=True)]
+        more["lead_time_h_by_class"] = lead_times_by_class(told, of)
     return replace(found, report=found.report | more)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from predictor.history.arrays import Floats, to_ms
+from predictor.history.what_failed import NOUNS
 from predictor.model.skill import Judged, first_flags, flagged_share
 from store.html_page import figure, page, section, table
 from store.records.event import parse_time
@@ -232,6 +233,8 @@ def to_html(report: Mapping[str, Any], lines: Mapping[str, Any] | None = None) -
         _ranking(report, drawn),
         _curves(report, drawn),
         _probabilities(report, drawn),
+        _lists(report),
+        _leads(report),
         _truth(report),
         _cost(report),
         _what_if(report),
@@ -344,6 +347,37 @@ def _probabilities(report: Mapping[str, Any], lines: Mapping[str, Any] | None) -
         lead_times_plot(report, lines),
     )
     return f'<div class="pair"><div>{first}</div><div>{second}</div></div>'
+
+
+def _lists(report: Mapping[str, Any]) -> str:
+    rows = [
+        (one["nodes"], one["lists"], one["hit"], (one["share"], (one["low"], one["high"])), one["said"], one["failing"])
+        for one in report["lists"]
+        if one["lists"]
+    ]
+    return section(
+        "Who checks so many nodes",
+        f"The riskiest nodes of moments that lie {report['horizon_h']} h apart: how often at least one of them failed "
+        "in that time, and how often the scores said so.",
+        table(("nodes checked", "lists", "with a failure", "share", "said", "failing nodes, mean"), rows),
+    )
+
+
+def _leads(report: Mapping[str, Any]) -> str:
+    classes = report.get("lead_time_h_by_class")
+    if not classes:
+        return ""
+    ordered = sorted(classes.items(), key=lambda item: -item[1]["outages"])
+    rows = [
+        (NOUNS[name], one["outages"], one["foreseen"], *(one[p] for p in ("p10", "p50", "p90")))
+        for name, one in ordered
+    ]
+    return section(
+        "How early, by what failed",
+        "The gravest fault that a node showed around the beginning of its outage; hours from its first place in the "
+        "top 5 % within the horizon.",
+        table(("what failed", "outages", "foreseen", "p10", "p50", "p90"), rows),
+    )
 
 
 def _truth(report: Mapping[str, Any]) -> str:

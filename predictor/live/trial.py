@@ -19,14 +19,26 @@ import sqlalchemy as sa
 from predictor.dataset.labels import HORIZONS_H, Labels, at_risk, label, read_hint_periods, uncertain
 from predictor.dataset.matrix import aligned, features_of, matrix
 from predictor.hazard.blend import loaded
-from predictor.history.arrays import Population, Rows, every, to_ms
+from predictor.history.arrays import HOUR_MS, Population, Rows, every, from_ms, to_ms
 from predictor.history.store_reader import read_history, read_population
+from predictor.history.what_failed import failure_classes
 from predictor.live.drift import DRIFT_OVER_MS, calibration, compare, spread, total_spread
 from predictor.live.trial_settings import TrialSettings
-from predictor.model.skill import Judged, drawn_figures, node_weights, outages_of, reliability
+from predictor.model.riskiest import NodeLosses, list_record
+from predictor.model.skill import (
+    Judged,
+    drawn_figures,
+    foreseen,
+    lead_times_by_class,
+    node_weights,
+    outages_of,
+    reliability,
+)
 from store.database.connections import writing
 from store.models.registry import StoredModel, challengers, give_role, save_checks, serving_model
 from store.models.scorings import Scoring, drop_scorings, newest_moment, read_scorings, save_scoring
+from store.runs.losses import OF_THE_NODE
+from store.tables import schema
 
 BY = "trial"
 # An outage may be told of late: what ended so recently is not taken for an answer yet.
@@ -175,7 +187,31 @@ def checks(court: _TrialCase, model: StoredModel) -> dict[str, Any]:
         counts = total_spread(recent)
         nodes = int(max(sum(one) for one in recent[-1].values()))
         looks = {**compare(model.profile, counts, (int(model.data.get("nodes", nodes)), nodes)), "moments": len(recent)}
-    return {"checked": court.now.isoformat(), "calibration": come, "reliability": parts, "drift": looks}
+    told = {"calibration": come, "reliability": parts, "drift": looks}
+    return {"checked": court.now.isoformat(), **told, **(_use(court, reported[0]) if reported else {})}
+
+
+def _use(court: _TrialCase, judged: Judged) -> dict[str, Any]:
+    """What the scores were worth to a person: the record of lists of the riskiest nodes, and lead times by class."""
+    fleet = court.population.fleet
+    found = foreseen(judged)
+    outages = [(fleet.names[node], from_ms(start)) for node, start in zip(found.node, found.start_ms, strict=True)]
+    leads = lead_times_by_class(found, failure_classes(court.connection, outages))
+    return {"lists": list_record(judged, court.horizon_h, _losses(court, judged)), "leads": leads}
+
+
+def _losses(court: _TrialCase, judged: Judged) -> NodeLosses:
+    """What runs lost by faults of nodes from the first judged moment on, as far as their GPUs are known."""
+    table, index = schema.interruptions.c, court.population.fleet.index
+    query = sa.select(table.node, table.time, table.lost_gpu_ms).where(
+        table.time > from_ms(int(judged.time_ms.min())), table.time <= court.now, table.cause.in_(OF_THE_NODE)
+    )
+    lost = [row for row in court.connection.execute(query) if row.lost_gpu_ms is not None and row.node in index]
+    return NodeLosses(
+        np.array([index[row.node] for row in lost], dtype=np.int64),
+        np.array([to_ms(row.time) for row in lost], dtype=np.int64),
+        np.array([row.lost_gpu_ms / HOUR_MS for row in lost], dtype=np.float64),
+    )
 
 
 def _compare(

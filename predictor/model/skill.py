@@ -3,7 +3,7 @@
 Also the recall at a share of false alarms, which is how the literature on disks writes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,19 +99,57 @@ def _places(time_ms: Ints, scores: Floats, top: float) -> Floats:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The distinct outages of some rows: node, start, and the hours from the first flag within the horizon (NaN: none
+    of its rows was flagged)."""
+
+    node: Ints
+    start_ms: Ints
+    lead_h: Floats
+
+
+def foreseen(judged: Judged, top: float = FORESEEN_TOP) -> Foreseen:
+    """Each outage that rows are followed by, and how long before it the node was first among the riskiest."""
+    hit = np.flatnonzero(judged.labels.positive)
+    pairs = np.stack([judged.node[hit].astype(np.float64), judged.labels.next_start_ms[hit]])
+    outages, number = np.unique(pairs, axis=1, return_inverse=True)
+    lead_h = (judged.labels.next_start_ms[hit] - judged.time_ms[hit]) / HOUR_MS
+    flagged = flagged_share(judged, top)[hit] >= 1.0
+    longest = np.full(outages.shape[1], -np.inf)
+    np.maximum.at(longest, number.ravel()[flagged], lead_h[flagged])
+    return Foreseen(
+        outages[0].astype(np.int64), outages[1].astype(np.int64), np.where(np.isfinite(longest), longest, np.nan)
+    )
+
+
 def first_flags(judged: Judged, top: float = FORESEEN_TOP) -> Floats:
     """For each outage that was foreseen: the hours from its first flag within the horizon to its start."""
-    hit = np.flatnonzero((flagged_share(judged, top) >= 1.0) & judged.labels.positive)
-    lead_h = (judged.labels.next_start_ms[hit] - judged.time_ms[hit]) / HOUR_MS
-    _, outage = np.unique(np.stack([judged.node[hit], judged.labels.next_start_ms[hit]]), axis=1, return_inverse=True)
-    longest = np.zeros(int(outage.max()) + 1 if len(hit) else 0)
-    np.maximum.at(longest, outage.ravel(), lead_h)
-    return longest
+    lead_h = foreseen(judged, top).lead_h
+    return lead_h[np.isfinite(lead_h)]
 
 
 def lead_times(judged: Judged) -> dict[str, float | None]:
     """Hours from the first flag to the outage, over outages foreseen in the top 5 %: p10, p50, p90."""
-    lead_h = first_flags(judged)
+    return _parts(first_flags(judged))
+
+
+def lead_times_by_class(found: Foreseen, classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The same for each class of what failed, with its `outages` and how many of them were `foreseen`.
+
+    Args:
+        classes: one entry an outage.
+    """
+    of = np.array(classes, dtype=object)
+    told = {}
+    for name in sorted(set(classes)):
+        lead_h = found.lead_h[of == name]
+        able = lead_h[np.isfinite(lead_h)]
+        told[name] = {"outages": len(lead_h), "foreseen": len(able), **_parts(able)}
+    return told
+
+
+def _parts(lead_h: Floats) -> dict[str, float | None]:
     if not len(lead_h):
         return {"p10": None, "p50": None, "p90": None}
     return {f"p{p}": float(np.percentile(lead_h, p)) for p in (10, 50, 90)}

@@ -31,10 +31,8 @@ from schedulers.backtest.measures import NodeService, working
 from schedulers.policy.facts import HOLDING
 from schedulers.policy.settings import Costs
 from store.records.outage import Outage
-from store.runs.losses import Loss
+from store.runs.losses import OF_THE_NODE, Loss
 
-# Of a program, a file system, or nobody knows what: another node would not have helped.
-OF_THE_NODE = frozenset({"hardware", "driver", "fabric", "host"})
 _KEEPS_OFF = (*HOLDING, "avoid")
 _MOVES = ("swap", "requeue")
 # A fault may be told by another clock than the interruption that it makes.

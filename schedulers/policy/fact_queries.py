@@ -178,7 +178,7 @@ def _look(
         faults,
         pairs,
         out,
-        _jobs(connection, policy, now, places),
+        jobs_on_nodes(connection, policy, now, places),
         silent,
         group,
         shown,
@@ -251,7 +251,9 @@ def _pairs(
     return {node: pair for node, pair in pairs.items() if pair is not None}
 
 
-def _jobs(connection: sa.Connection, policy: Policy, now: datetime, places: Sequence[Any]) -> dict[str, JobFacts]:
+def jobs_on_nodes(
+    connection: sa.Connection, policy: Policy, now: datetime, places: Sequence[Any]
+) -> dict[str, JobFacts]:
     """The job of each node that one runs on; the largest, should there be several."""
     gpus_of = {place[0]: place[5] or policy.costs.node_gpus for place in places}
     usual = policy.costs.node_gpus

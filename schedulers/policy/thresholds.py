@@ -45,7 +45,7 @@ def steps(thresholds: Thresholds, costs: Costs, job_gpus: int, node_gpus: int) -
 
 def avoid_pays_from(costs: Costs, job_gpus: int, node_gpus: int) -> float:
     """The probability from which keeping a node from the next job pays."""
-    return _break_even(_avoided_gpu_h(costs, node_gpus), failure_gpu_h(costs, job_gpus) * costs.averted)
+    return _break_even(avoided_gpu_h(costs, node_gpus), failure_gpu_h(costs, job_gpus) * costs.averted)
 
 
 def save_pays_from(costs: Costs) -> float:
@@ -58,7 +58,8 @@ def failure_gpu_h(costs: Costs, job_gpus: int) -> float:
     return job_gpus * (costs.lost_work_s + costs.restart_s) / _HOUR_S
 
 
-def _avoided_gpu_h(costs: Costs, node_gpus: int) -> float:
+def avoided_gpu_h(costs: Costs, node_gpus: int) -> float:
+    """What it costs to keep a node from work for a while, in GPU-hours."""
     return node_gpus * costs.avoided_s / _HOUR_S
 
 

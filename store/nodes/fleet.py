@@ -49,13 +49,17 @@ class FleetQuery:
 
 @dataclass(frozen=True, slots=True)
 class NodePage:
-    """Which nodes: the likeliest to fail first or by name; `after` is the node that ended the page before."""
+    """Which nodes: the likeliest to fail first or by name; `after` is the node that ended the page before.
+
+    `at_work`: only those that have a score and that no hint holds.
+    """
 
     by_score: bool = False
     state: str | None = None
     node: str | None = None
     after: str | None = None
     limit: int | None = None
+    at_work: bool = False
 
 
 def node_page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> list[dict[str, Any]]:
@@ -97,6 +101,8 @@ def _page(fleet: FleetQuery, page: NodePage) -> sa.Select[Any]:
     query = sa.select(states)
     if page.state is not None:
         query = query.where(states.c.state == page.state)
+    if page.at_work:
+        query = query.where(states.c.state.in_(("ok", "at_risk")), states.c.rank > _NO_SCORE)
     if page.after is not None:
         mark = sa.select(states.c.rank).where(states.c.node == page.after).scalar_subquery()
         behind = sa.and_(mark.is_not(None), states.c.node > page.after)

@@ -1,5 +1,7 @@
 """A score: the probability of an unplanned outage of a node within a horizon, as of a moment, with its reasons."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -32,3 +34,8 @@ class Score:
     score: float
     reasons: tuple[Reason, ...]
     model: str
+
+
+def at_least_one(scores: Iterable[float]) -> float:
+    """The probability that at least one of some nodes fails, where each does so by itself."""
+    return 1.0 - math.prod(1.0 - score for score in scores)

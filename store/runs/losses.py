@@ -26,6 +26,8 @@ KEY_COLUMNS: Mapping[LossKey, tuple[str, ...]] = {
     "run": ("run",),
     "cause": ("cause",),
 }
+# Causes that another node would have helped against; not a program, a file system, or nobody knows what.
+OF_THE_NODE = frozenset({"hardware", "driver", "fabric", "host"})
 _BATCH = 2_000
 # Stretches of time in one statement: the database seeks each by itself.
 _SPANS = 100

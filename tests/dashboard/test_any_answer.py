@@ -19,7 +19,7 @@ READS = {
     "hints": (
         *("whoami", "cluster", "hints", "stop", "breaker", "policy", "budget", "incidents", "hints/outcomes", "audit"),
     ),
-    "repair": ("cluster", "lemons", "links"),
+    "repair": ("cluster", "lemons", "riskiest", "links"),
 }
 # Of these a page says that they are not known, and shows the rest.
 ASIDE = ("goodput/cluster", "goodput/causes", "what-if", "nodes/gpu-017/timeline", "nodes/gpu-017/gpus")

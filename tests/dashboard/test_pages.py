@@ -82,6 +82,7 @@ def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, a
     for path in ("nodes", "events", "incidents", "verdicts", "runs", "hints", "audit", "links"):
         api.answers[path] = {"items": [], "next_cursor": None}
     api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0, "nodes": 0}
+    api.answers["riskiest"] = {"as_of": "2025-03-29T03:12:00Z", "items": []}
     api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0}
     api.answers["models"] = {"items": [], "training": None}
     api.answers["checks"] = {"items": []}

@@ -42,6 +42,23 @@ def test_links_with_the_highest_risk_stand_below_the_nodes(drawn: Opened, api: A
     assert "Links with the highest risk" not in seen(drawn("repair"))
 
 
+def test_nodes_to_check_stand_with_what_that_finds(drawn: Opened, api: Any) -> None:
+    """The chance as the scores say, what came of such lists, and of each node what keeping it free is worth."""
+    shown = drawn("repair")
+    said = seen(shown)
+    assert "At least one of these 2 nodes fails within 24 h with 43 %, the scores say." in said
+    assert "Of the last 27 lists of 10 nodes 9 had a failure: 33 % (between 19 % and 52 %)" in said
+    assert "Runs lost 310 GPU-hours a list by them; to keep all the nodes of a list free saves 134." in said
+    rows = shown.dataframe[1].value.to_numpy().tolist()
+    assert rows == [
+        ["gpu-018", "31 %", "3 row remappings in 24 h; 1 NVLink error in 24 h", "llm-70b", "256", "62"],
+        ["gpu-019", "2 %", "nothing stands out", "\N{EN DASH}", "256", "not worth it"],
+    ]
+    assert shown.dataframe[2].value.to_numpy().tolist()[0] == ["row remapping", 12, 7, "12 h"]
+    api.answers["riskiest"] = api.answers["riskiest"] | {"record": None, "leads": []}
+    assert "What came of earlier lists is not known yet." in seen(drawn("repair"))
+
+
 def test_a_fleet_without_lemons_is_good_news(drawn: Opened, api: Any) -> None:
     """And says what would bring a node here."""
     api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0}

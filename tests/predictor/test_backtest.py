@@ -19,6 +19,7 @@ SETTINGS = BacktestSettings(test_start=day(35), fold_days=10, learn_cadence_h=24
 KEYS = {
     "horizon_h", "purge_h", "folds", "nodes", "positives", "prevalence", "roc_auc", "average_precision", "lift",
     "recall_at_top", "precision_at_top", "lead_time_h", "false_cordons_per_1000_node_days", "baselines",
+    "lists", "lead_time_h_by_class",
 }  # fmt: skip
 
 
@@ -35,6 +36,11 @@ def test_the_report_has_the_promised_keys_and_finds_the_lemons(engine: sa.Engine
     assert report["baselines"]["history_count"]["roc_auc"] > 0.6
     assert "recall_at_top" in report["baselines"]["rules"]
     assert 0 < report["lead_time_h"]["p10"] <= report["lead_time_h"]["p90"] <= 24
+    classes = report["lead_time_h_by_class"].values()
+    assert sum(one["outages"] for one in classes) == report["outages"]
+    assert sum(one["foreseen"] for one in classes) <= report["outages"]
+    assert [one["lists"] for one in report["lists"]] == [24] * 5  # the last of 25 days has no known answer
+    assert report["lists"][0]["hit"] <= report["lists"][-1]["hit"]
     assert len(report["served"]) == len(report["folds"])
     assert {one["kind"] for one in report["served"]} <= {"gbt", "history", "rules"}
     assert all("the last 2 folds" in one["why"] and one["settings"]["leaves"] for one in report["served"])

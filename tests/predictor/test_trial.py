@@ -19,6 +19,7 @@ from store.models.registry import StoredModel, list_models, save_model
 from store.models.scorings import Scoring, newest_moment, read_scorings, save_scoring
 from store.records.hint import Hint
 from store.records.outage import Outage
+from store.tables import schema
 
 NODES = [f"n{i:02}" for i in range(60)]
 DAYS = 30
@@ -97,6 +98,13 @@ def test_a_challenger_that_is_surely_better_becomes_the_champion(court: sa.Engin
     parts = checks(court, "new")["reliability"]
     assert [part["score"] for part in parts] == sorted(part["score"] for part in parts)
     assert parts[-1]["interval"][0] <= parts[-1]["observed"] <= parts[-1]["interval"][1]
+    five, worse = (next(one for one in checks(court, name)["lists"] if one["nodes"] == 5) for name in ("new", "old"))
+    assert five["lists"] == worse["lists"] == 26  # a day apart, of 28 days the two that nobody scored left out
+    assert five["hit"] >= worse["hit"]
+    assert five["lost_gpu_h"] == 0.0
+    leads = checks(court, "new")["leads"]
+    assert set(leads) == {"no_sign"}
+    assert leads["no_sign"]["foreseen"] <= leads["no_sign"]["outages"]
     with court.connect() as connection:
         newest, retired = audit_page(connection, 2, None, None)
     assert (newest["action"], newest["actor"], newest["subject"]) == ("champion", "trial", "new")
@@ -147,6 +155,21 @@ def test_what_a_model_had_learned_from_does_not_judge_it(court: sa.Engine) -> No
     say(court, "new", foresees(0.6))
     judge(court, day(DAYS + 2))
     assert checks(court, "new")["trial"]["days"] == 2.5
+
+
+def test_what_runs_lost_on_listed_nodes_is_counted(court: sa.Engine) -> None:
+    """By faults of nodes alone, within a day of the list."""
+    say(court, "old", lambda name, _at_d: 0.9 if name == "n07" else 0.01)
+    row = {"run": "r", "code": None, "device": None, "leaf": None, "driver": None, "incident": None}
+    row |= {"lost_work_ms": 0, "restart_ms": 0, "lost_gpu_ms": 3_600_000 * 100, "node": "n07"}
+    with writing(court).begin() as connection:
+        rows = [row | {"number": i, "time": day(20.3), "cause": c} for i, c in enumerate(("hardware", "application"))]
+        rows.append(row | {"number": 2, "time": day(20.3), "cause": "hardware", "node": "n08"})
+        rows.append(row | {"number": 3, "time": day(20.3), "cause": "hardware", "lost_gpu_ms": None})
+        connection.execute(schema.interruptions.insert(), rows)
+    judge(court, day(DAYS + 2))
+    one = checks(court, "old")["lists"][0]
+    assert one["lost_gpu_h"] == pytest.approx(100 / one["lists"])
 
 
 def test_what_hints_prevented_is_not_held_against_anybody(court: sa.Engine) -> None:
