@@ -30,6 +30,7 @@ from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, Rows, 
 from predictor.learning.choice import learn
 from predictor.learning.training_set import TrainingSet
 from predictor.model.fit import TooFewPositivesError
+from predictor.model.riskiest import list_record
 from predictor.model.skill import (
     CORDON_TOP,
     Judged,
@@ -222,6 +223,7 @@ def _figures(judged: Judged, rankings: Mapping[str, Floats]) -> dict[str, Any]:
                 if other in drawn
             },
             "top_1": _top(one) if name in _PROBABILITIES else None,
+            "lists": list_record(one, HORIZON_H) if name in _PROBABILITIES else None,
             "reliability": reliability(one) if name in _PROBABILITIES else None,
         }
     return found

@@ -86,21 +86,27 @@ def write_sidecars(connection: sa.Connection, reports: Sequence[SidecarReport]) 
     # A moment is a number of microseconds there.
     gap = sa.type_coerce(new.received, sa.BigInteger) - sa.type_coerce(_TABLE.c.received, sa.BigInteger)
     kept = sa.func.coalesce(_TABLE.c.unbroken_since, _TABLE.c.received)
+    changed["interval_s"] = new.interval_s
     changed["unbroken_since"] = sa.case((gap <= LONGEST_GAP // timedelta(microseconds=1), kept), else_=new.received)
     newer = new.received >= _TABLE.c.received
-    rows = [{**asdict(report), "unbroken_since": report.received} for report in ordered]
+    rows = [
+        {**asdict(report), "unbroken_since": report.received, "interval_s": report.report.get("interval_s")}
+        for report in ordered
+    ]
     connection.execute(statement.on_conflict_do_update(index_elements=["node"], set_=changed, where=newer), rows)
     upsert_last_seen(connection, {report.node: report.received for report in ordered})
 
 
 # One statement with one document: a statement a row takes many times as long.
 _SIDECARS = sa.text("""
-INSERT INTO sidecars (node, received, time, version, started, troubled, report, unbroken_since)
-SELECT node, received, time, version, started, troubled, report, received
+INSERT INTO sidecars (node, received, time, version, started, troubled, report, unbroken_since, interval_s)
+SELECT node, received, time, version, started, troubled, report, received,
+    CAST(report ->> 'interval_s' AS double precision)
 FROM json_to_recordset(CAST(:reports AS json)) AS told(
     node text, received timestamptz, time timestamptz, version text, started timestamptz, troubled boolean, report json)
 ON CONFLICT (node) DO UPDATE SET received = excluded.received, time = excluded.time, version = excluded.version,
     started = excluded.started, troubled = excluded.troubled, report = excluded.report,
+    interval_s = excluded.interval_s,
     unbroken_since = CASE WHEN excluded.received - sidecars.received <= CAST(:gap AS interval)
         THEN coalesce(sidecars.unbroken_since, sidecars.received) ELSE excluded.received END
 WHERE excluded.received >= sidecars.received
@@ -125,7 +131,8 @@ def sidecar_page(
     """Sidecars by node beyond `after`, each with its `state` at a moment of the server's clock."""
     table = schema.sidecars
     told = _state(connection, now)
-    query = sa.select(table, told.label("state")).where(table.c.node > after)
+    columns = (column for column in table.c if column.name != "interval_s")  # the report has it
+    query = sa.select(*columns, told.label("state")).where(table.c.node > after)
     if state is not None:
         query = query.where(told == state)
     page = query.order_by(table.c.node).limit(limit).subquery()
@@ -143,7 +150,9 @@ def count_sidecars(connection: sa.Connection, now: datetime) -> dict[str, int]:
 def _state(connection: sa.Connection, now: datetime) -> sa.ColumnElement[Any]:
     """The state as SQL: silence first, for what a silent sidecar last said may have changed."""
     table = schema.sidecars
-    silent = _age_s(connection, now) > SILENT_INTERVALS * table.c.report["interval_s"].as_float()
+    # A column, for to look into the reports of 12,500 sidecars with eight sources each takes PostgreSQL 0.1 s.
+    interval_s = sa.func.coalesce(table.c.interval_s, table.c.report["interval_s"].as_float())
+    silent = _age_s(connection, now) > SILENT_INTERVALS * interval_s
     return sa.case((silent, "silent"), (table.c.troubled, "troubled"), else_="ok")
 
 

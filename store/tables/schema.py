@@ -430,6 +430,7 @@ sidecars = sa.Table(  # what each node's sidecar last said of itself
     sa.Column("troubled", sa.Boolean, nullable=False),  # a source is down or blocked, or something was lost
     sa.Column("report", sa.JSON, nullable=False),
     sa.Column("unbroken_since", UtcTime),  # since when no heartbeat was long in coming
+    sa.Column("interval_s", sa.Float),  # between two heartbeats, as the report says; null: an older server wrote it
     sa.Index(None, "received"),
 )
 
