@@ -35,8 +35,9 @@ class Wake:
     def __init__(self) -> None:
         self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         weakref.finalize(self, os.close, self._descriptor).atexit = False
-        self._alone = select.poll()  # for waits without other descriptors: a source may wake every second
-        self._alone.register(self._descriptor, select.POLLIN)
+        # A source may wake every second, and waits for the same again and again.
+        self._alone = self._poll(())
+        self._together: tuple[tuple[int, ...], select.poll] = ((), self._alone)
         self.is_set = False
 
     def set(self) -> None:
@@ -50,11 +51,16 @@ class Wake:
             if wait_s > 0:
                 self._alone.poll(int(1000 * wait_s) + 1)  # rounded up: less would spin
             return []
+        if self._together[0] != descriptors:
+            self._together = (descriptors, self._poll(descriptors))
+        ready = self._together[1].poll(int(1000 * wait_s) + 1 if wait_s > 0 else 0)
+        return [descriptor for descriptor, _events in ready if descriptor != self._descriptor]
+
+    def _poll(self, descriptors: tuple[int, ...]) -> select.poll:
         poll = select.poll()
         for descriptor in (self._descriptor, *descriptors):
             poll.register(descriptor, select.POLLIN)
-        ready = poll.poll(int(1000 * wait_s) + 1 if wait_s > 0 else 0)
-        return [descriptor for descriptor, _events in ready if descriptor != self._descriptor]
+        return poll
 
     def wait_until(self, due_s: float, wait_s: float) -> bool:
         """Wait for a moment of the monotonic clock, at most `wait_s` seconds; whether it came before any `set`."""

@@ -37,6 +37,11 @@ class Decoder:
         if not getattr(self._parser, "holds", True):
             self.flushed_line = line
 
+    def is_quiet(self, block: bytes) -> bool:
+        """Whether of a block of whole lines, which come next, none need be fed but the last."""
+        is_quiet: Callable[[bytes], bool] | None = getattr(self._parser, "is_quiet", None)
+        return bool(block) and is_quiet is not None and not self.holding and is_quiet(block)
+
     def flush(self) -> None:
         """The source is quiet: nothing more belongs to what is held back."""
         if not self.holding:
@@ -83,6 +88,8 @@ class Decoder:
 
     def take_refused(self) -> dict[str, int]:
         """The lines since the last call whose writer may not say what they say, by the reason."""
+        if not self._refused:
+            return {}
         refused, self._refused = self._refused, Counter()
         return dict(refused)
 

@@ -8,7 +8,7 @@ fields tell that a program wrote it, a container's log that a container did.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -96,6 +96,7 @@ _FAULT = re.compile(r"NVRM: |nvidia-nvswitch\d|SXid \(|Kernel panic|Hardware Err
 # What the kernel prints of a program that crashed holds the name of its file, up to where that was mapped. A name may
 # hold line breaks: where the lines of a log have the kernel's stamp, all lines of one message have the same.
 CRASH = re.compile(r"\[\d{1,10}\]:? (?:segfault at|general protection|trap |bad frame|unhandled )", re.ASCII)
+_CRASH_BYTES, _CLAIM_BYTES = (re.compile(one.pattern.encode(), re.ASCII) for one in (CRASH, _CLAIM))
 _MAPPED = re.compile(r"\[[0-9a-f,]{1,60}\+[0-9a-f]{1,16}\]", re.ASCII)
 _STAMP = re.compile(r"\[ *(\d{1,12}\.\d{6})\]", re.ASCII)
 _PREFIX = 200
@@ -108,6 +109,11 @@ class CrashNames:
     def __init__(self) -> None:
         self._stamp: str | None = None
         self._open_lines = 0  # that may yet come before the name's end, where lines have no stamp
+
+    @property
+    def is_open(self) -> bool:
+        """Whether lines without a stamp are counted: the name may not have ended."""
+        return self._open_lines > 0
 
     def holds(self, text: str) -> bool:
         """Whether a line claims a fault and stands in such a name."""
@@ -151,6 +157,16 @@ class TrustedParser:
     def holds(self) -> bool:
         """Whether the format may hold something back."""
         return bool(getattr(self._inner, "holds", True))
+
+    def is_quiet(self, block: bytes) -> bool:
+        """Whether of some whole lines none need be fed but the last; what claims or crashes is looked at by line."""
+        if self._trust == "user":
+            if _CLAIM_BYTES.search(block):
+                return False
+        elif self._crashes.is_open or _CRASH_BYTES.search(block):
+            return False
+        is_quiet: Callable[[bytes], bool] | None = getattr(self._inner, "is_quiet", None)
+        return is_quiet is not None and is_quiet(block)
 
     def flush(self) -> Iterator[Event]:
         """What the format held back."""

@@ -310,7 +310,8 @@ class FileCollector:
         for tail in self._finished + self._tails():
             found, read, broken = tail.take()
             events, lines, errors = events + found, lines + read, errors + broken
-            refused.update(tail.take_refused())
+            if more := tail.take_refused():
+                refused.update(more)
         for tail in self._finished:
             tail.close()
         self._finished.clear()

@@ -32,6 +32,26 @@ class LineSplitter:
         """Where the next byte to feed is."""
         return self.offset + self._pending
 
+    def block(self, data: bytes) -> bytes | None:
+        """The lines that these bytes complete, with their ends, as they stand; None where a line must be cut or holds
+        NUL bytes: then nothing has changed, and `feed` takes the bytes."""
+        if b"\0" in data or self._pending > len(self._partial):
+            return None
+        end = data.rfind(b"\n") + 1
+        whole = bytes(self._partial) + data[:end]
+        count = whole.count(b"\n")
+        if len(whole) - count > MAX_LINE and max(map(len, whole.split(b"\n"))) > MAX_LINE:
+            return None
+        if len(data) - end + (0 if end else len(self._partial)) > MAX_LINE:
+            return None
+        if end:
+            self.offset += len(whole)
+            self.line += count
+            self._partial.clear()
+        self._partial += data[end:]
+        self._pending = len(self._partial)
+        return whole if end else b""
+
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """The lines that these bytes complete, numbered from 1, without their ends."""
         lines = []
@@ -94,6 +114,7 @@ class FileTail:
         if position.offset:
             self._rehearse(position)
         self.lines = 0
+        self._newest = b""  # the bytes before the place that was read to, where they are known
         self._at_end = False
         self.broken = False  # it cannot be read any further
 
@@ -127,7 +148,17 @@ class FileTail:
         self._at_end = len(data) < _CHUNK
         if not data:
             return False
-        self._feed(self._splitter.feed(data))
+        before = self._splitter.line
+        block = self._splitter.block(data)
+        self._newest = b"" if block is None else block[-MARK_BYTES:]
+        if block is None:
+            self._feed(self._splitter.feed(data))
+        elif self._decoder.is_quiet(block):
+            last = block.rfind(b"\n", 0, -1) + 1
+            self.lines += self._splitter.line - before
+            self._decoder.feed(clean(block[last:]), self._splitter.line)
+        else:
+            self._feed(list(enumerate(block.split(b"\n")[:-1], before + 1)))
         return True
 
     @property
@@ -137,6 +168,7 @@ class FileTail:
 
     def finish(self) -> None:
         """No more will be appended: the last line need not end."""
+        self._newest = b""
         self._feed(self._splitter.rest())
         self._decoder.flush()
 
@@ -157,8 +189,9 @@ class FileTail:
         """Where it stands: after the last whole line."""
         before, read, flushed_line = self._position, self._splitter, self._decoder.flushed_line
         if before.offset != read.offset:
-            mark = self._mark(read.offset)
-            self._position = replace(before, offset=read.offset, line=read.line, flushed_line=flushed_line, mark=mark)
+            mark = mark_of(self._newest) if len(self._newest) >= MARK_BYTES else self._mark(read.offset)
+            place = (before.device, before.inode, before.generation, read.offset, read.line, flushed_line, mark)
+            self._position = FilePosition(*place, before.path)  # as replace() does: at every turn
         elif before.flushed_line != flushed_line:
             self._position = replace(before, flushed_line=flushed_line)
         return self._position

@@ -9,6 +9,7 @@ Almost every line of a kernel log says nothing: one without any of SIGNS is refu
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import orjson
@@ -17,6 +18,7 @@ from parsers.kernel_messages.decoder import MessageDecoder, goes_on, may_tell
 from parsers.kernel_messages.registry import FAMILIES
 from parsers.text.parser import Context, Format, FormatSigns, ParseError, holds_any
 from parsers.text.prefix import LogRecord, PrefixReader, is_repeated, kernel_line, settle
+from parsers.text.scan import Search, by_re2
 from parsers.text.stamp import Stamps
 from parsers.trust import CRASH, RefusalReason, facility_of, in_container, is_kernel_facility, writer_trust
 from store.records.event import Event
@@ -136,6 +138,7 @@ _RELATIVE = re.compile(r"\[(?: *\+|[A-Z][a-z]{2} ?\d)")
 # A JSON object; `{1}[Hardware Error]: ` numbers the firmware's report.
 _OBJECT = re.compile(r"\{(?!\d{1,9}\}\[)")
 _SEPARATORS = frozenset({"{", "}", "},{", "},", "]"})
+_FORMAT_SIGNS = FormatSigns(SIGNS, _STARTS, _FIELD)
 # A record has some twenty fields; more is no record.
 MAX_FIELDS = 128
 
@@ -212,6 +215,10 @@ class KernelParser:
         """Whether a flush would give anything: of nearly all lines nothing is held back."""
         return bool(self._fields or self._messages.holds)
 
+    def is_quiet(self, block: bytes) -> bool:
+        """Whether of some whole lines none need be fed but the last: they tell nothing, nor go on with a record."""
+        return not _places_of_interest()(b"\n" + block, 1, len(block) + 1)
+
     def flush(self) -> Iterable[Event]:
         """The record whose fields are still held, and the faults whose details might still have come."""
         events = [*self._close(), *self._messages.flush()]
@@ -259,6 +266,12 @@ class KernelParser:
         return self._decoded(record, self._first_line)
 
 
+@cache
+def _places_of_interest() -> Search:
+    """Only where blocks are searched: RE2 takes a megabyte."""
+    return by_re2(_FORMAT_SIGNS)
+
+
 def is_bare_message(text: str) -> bool:
     """Whether a line is a kernel's message that tells of a fault, with whatever a reader put before it or nothing."""
     if not _SIGN.search(text):
@@ -284,6 +297,6 @@ FORMAT = Format(
         r"|_TRANSPORT\"? ?[:=] ?\"?kernel|^kern +:\w+ *: |\"(?:syslogtag|tag|PROGRAM)\": ?\"kernel"
         r"|^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]"
     ),
-    signs=FormatSigns(SIGNS, _STARTS, _FIELD),
+    signs=_FORMAT_SIGNS,
     reads=is_bare_message,
 )

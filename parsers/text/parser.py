@@ -125,7 +125,9 @@ class Context:
 class Parser(Protocol):
     """One format's decoder. It may hold state across lines (an event that spans several).
 
-    One that can tell whether a flush would give anything says so by `holds`, a bool; of others it is not known.
+    One that can tell whether a flush would give anything says so by `holds`, a bool; of others it is not known. One of
+    which most lines say nothing may have `is_quiet(block)`: whether of some whole lines (bytes, with their ends, and
+    without NUL) none need be fed but the last. It is asked while nothing is held back.
     """
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
