@@ -61,6 +61,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "bodies": (bodies.WHAT, bodies.BUDGET, bodies.measure),
     "load": (load.WHAT, load.BUDGET, load.measure),
     "rescore": (predict.WHAT, predict.BUDGET, predict.measure),
+    "backtest": (predict.BACKTEST_WHAT, predict.BACKTEST_BUDGET, predict.measure_backtest),
     "rails": (rails.WHAT, rails.BUDGET, rails.measure),
     "ledger": (ledger.WHAT, ledger.BUDGET, ledger.measure),
     "reads": (reads.WHAT, reads.BUDGET, reads.measure),

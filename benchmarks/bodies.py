@@ -6,7 +6,6 @@ by turns: orjson over the same bytes (plain JSON), or the zstd and gzip programs
 
 import gc
 import gzip
-import math
 import random
 import resource
 import subprocess
@@ -29,7 +28,7 @@ from api.intake.logs import LogContext, LogDecoder
 from api.routes.alerts import alerts_of, read_alert
 from api.routes.outages import read_outage
 from api.routes.telemetry import read_rollup
-from benchmarks.result import Result
+from benchmarks.result import LINEAR, Result, doubling
 from parsers.registry import PARSERS
 from parsers.text.packed import unzipped, unzstd
 from parsers.text.parser import Context
@@ -37,7 +36,6 @@ from parsers.text.parser import Context
 WHAT = "read a request's body of 1 to 64 MB, by its kind"
 BUDGET = "twice the bytes <= 2.1 x the cost"
 SIZES_MB = (1, 4, 16, 64)
-LINEAR = 2.1
 RUNS = 2
 
 # The server's own: records have no cycles (cli/commands/serve.py).
@@ -75,9 +73,8 @@ def _row(kind: _BodyKind, folder: Path) -> Result:
         ours = [_processor_s(kind.read, body) for _ in range(RUNS)]
         costs.append(min(ours))
     theirs = min(kind.other(body, folder) for _ in range(RUNS))
-    doublings = math.log2(SIZES_MB[-1] / SIZES_MB[0])
-    mean = (costs[-1] / costs[0]) ** (1 / doublings)
-    late = (costs[-1] / costs[1]) ** (1 / math.log2(SIZES_MB[-1] / SIZES_MB[1]))  # one MB fits a processor's cache
+    mean = doubling(SIZES_MB, costs)
+    late = doubling(SIZES_MB[1:], costs[1:])  # one MB fits a processor's cache
     shown = ", ".join(f"{size} MB {cost:.3g} s" for size, cost in zip(SIZES_MB, costs, strict=True))
     return Result(
         f"{kind.name} (`bodies`)",

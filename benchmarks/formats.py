@@ -13,7 +13,7 @@ from pathlib import Path
 from real.programs import need
 
 from benchmarks import kernel_log
-from benchmarks.result import Result
+from benchmarks.result import Result, doubling, seconds
 from benchmarks.scan import in_turn, parse_command
 
 WHAT = "`foreshock parse`"
@@ -186,6 +186,8 @@ def _measured(folder: Path, log: _Log, few: bool) -> Result:
     command = parse_command(path, log.format_name)
     ours, theirs = in_turn(command, [need("rg", "ripgrep"), "-c", "[0-9]", str(path)])
     events = subprocess.run(command, check=True, capture_output=True).stdout.count(b"\n")
+    sizes = (size // 4, size // 2, size)
+    growth = doubling(sizes, [*(_part_s(path, part, log.format_name) for part in sizes[:-1]), ours])
     rate, budget = size / 1e6 / ours, FEW_MB_S if few else ALL_MB_S
     return Result(
         f"{WHAT} of {log.name}, {'few lines matter' if few else 'all lines matter'}",
@@ -194,8 +196,21 @@ def _measured(folder: Path, log: _Log, few: bool) -> Result:
         f"{size / 1e6 / theirs:.0f} MB/s (rg -c)",
         theirs / ours,
         "met" if rate >= budget else "not met",
-        f"{size / 1e6:.0f} MB, {lines} lines, {events} events, {ours / lines * 1e6:.1f} us a line",
+        f"{size / 1e6:.0f} MB, {lines} lines, {events} events, {ours / lines * 1e6:.1f} us a line; "
+        f"each doubling of a quarter of it costs {growth:.2f} x",
     )
+
+
+def _part_s(path: Path, size_bytes: int, format_name: str) -> float:
+    """The time for the first lines of a log, the least of two."""
+    part = path.with_name(f"{size_bytes}.log")
+    with path.open("rb") as whole:
+        data = whole.read(size_bytes)
+    part.write_bytes(data[: data.rfind(b"\n") + 1])
+    command = parse_command(part, format_name)
+    took = min(seconds(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)) for _ in range(2))
+    part.unlink()
+    return took
 
 
 def _write(path: Path, lines: Iterator[str], size_bytes: int) -> int:

@@ -1,7 +1,8 @@
 """What a benchmark found, and how times are taken."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -35,6 +36,15 @@ def quantile(values: list[float], share: float) -> float:
     """The value that this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+# What a doubling may cost, and still be linear: the machine's speed changes under one's hands.
+LINEAR = 2.1
+
+
+def doubling(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """By how much a cost grows where a size doubles: the mean from the smallest to the largest."""
+    return float((costs[-1] / costs[0]) ** (1 / math.log2(sizes[-1] / sizes[0])))
 
 
 def unmeasured(what: str, budget: str, reason: str) -> Result:

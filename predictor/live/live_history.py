@@ -9,6 +9,7 @@ The fleet and its outages are small and read anew each time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -192,13 +193,16 @@ class LiveHistory:
             wanted: the features that models ask for: measures that none of them knows are not read.
         """
         at_ms = to_ms(at)
-        with self._engine.connect() as connection:
-            self._read_events(connection, at_ms)
-        with self._engine.connect() as connection:
-            fleet = read_fleet(connection)
-            outages = read_outage_log(connection, fleet, at_ms)
-            if self._hourly is None or not self._hourly.serves(at, fleet):
-                self._hourly = self._of_the_hour(connection, fleet, at, wanted)
+        with ThreadPoolExecutor(1) as beside:
+            events = beside.submit(self._read_events, at_ms)
+            if self._engine.dialect.name != "postgresql":  # only a server reads for two at once
+                events.result()
+            with self._engine.connect() as connection:
+                fleet = read_fleet(connection)
+                outages = read_outage_log(connection, fleet, at_ms)
+                if self._hourly is None or not self._hourly.serves(at, fleet):
+                    self._hourly = self._of_the_hour(connection, fleet, at, wanted)
+            events.result()
         hourly = self._hourly
         precursors = self._log.precursors(fleet, at_ms - EVENT_WINDOW_MS - GAUGE_GAP_MS, at_ms)
         history = replace(hourly.history, fleet=fleet, precursors=precursors, outages=outages)
@@ -213,8 +217,12 @@ class LiveHistory:
                 values[:, place[name]] = column
         return FleetSnapshot(history, rows, reported, values)
 
-    def _read_events(self, connection: sa.Connection, at_ms: int) -> None:
+    def _read_events(self, at_ms: int) -> None:
         """Take what has come since the last time."""
+        with self._engine.connect() as connection:
+            self._take_events(connection, at_ms)
+
+    def _take_events(self, connection: sa.Connection, at_ms: int) -> None:
         since_ms = at_ms - EVENT_WINDOW_MS - GAUGE_GAP_MS
         table, on_postgres = schema.events, connection.dialect.name == "postgresql"
         # SQLite numbers rows as they come; PostgreSQL has an index of when they came.
