@@ -36,6 +36,7 @@ from predictor.history.store_reader import data_span, read_history, read_populat
 from predictor.model.baselines import BASELINES, LINK_BASELINES, Baseline
 from store.nodes.inventory import read_nodes
 from store.tables import schema
+from store.tables.bulk_rows import is_one_of
 
 # Links as subjects: which cable or optic will flap or die, by the same features, labels and model as nodes.
 #
@@ -96,6 +97,13 @@ class Cabling:
         far = cable.far if cable.far_port is None else f"{cable.far} port {cable.far_port}"
         return (f"{cable.switch} port {link.rpartition('/')[2]}", far)
 
+    def host(self, link: str) -> str | None:
+        """The node at a link's end; None for a link between two switches."""
+        cable = self._named.get(link)
+        if cable is None:
+            return self.own.get(link)
+        return cable.far if cable.far_is_host else None
+
     def link(self, node: str, device: str, name: str | None) -> str | None:
         """The link of an event: of its node, its device as JSON, and the device's name. None: of no single one."""
         key = (node, device, name)
@@ -125,13 +133,33 @@ class Cabling:
 def read_cabling(connection: sa.Connection) -> Cabling:
     """The topology as it is now; a cable between two switches is named once, by the end that comes first."""
     table = schema.links
+    rows = connection.execute(sa.select(table).order_by(table.c.switch, table.c.port)).all()
+    made_up = _hosts_called_switches(connection, rows)
     cables = {}
-    for row in connection.execute(sa.select(table).order_by(table.c.switch, table.c.port)):
+    for row in rows:
         back = f"{row.peer}/{row.peer_port}"
-        if row.peer_type == "hca" or back not in cables:
+        if row.switch not in made_up and (row.peer_type == "hca" or back not in cables):
             name = f"{row.switch}/{row.port}"
             cables[name] = Cable(name, row.switch, row.peer, row.peer_port, row.peer_type == "hca")
     return Cabling(cables.values())
+
+
+def _hosts_called_switches(connection: sa.Connection, rows: Sequence[Any]) -> set[str]:
+    """Names that one node alone calls a switch, and that are a node's: whose losses would be taken for that node's."""
+    tellers: dict[str, set[str | None]] = {}
+    for row in rows:
+        tellers.setdefault(row.switch, set()).add(row.known_by)
+    lone = [switch for switch, told_by in tellers.items() if len(told_by) == 1 and None not in told_by]
+    if not lone:
+        return set()
+    return set(
+        connection.scalars(sa.select(schema.nodes.c.node).where(is_one_of(connection, schema.nodes.c.node, lone)))
+    )
+
+
+def known_cabling(connection: sa.Connection) -> Cabling:
+    """The same, and the ports beside the topology that a year's events speak of."""
+    return _known(connection)[0]
 
 
 def link_history(connection: sa.Connection, first: datetime, last: datetime) -> History:
