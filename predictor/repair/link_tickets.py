@@ -3,7 +3,7 @@
     link_tickets(connection, at)      # the riskiest first, with the keys of a node's (`predictor/repair/export.py`)
 
 A technician gets one for a link of the last scoring within a day whose own signs add `RISK` or more to the probability
-of its loss within 24 h, and that is at least `TIMES` as likely to be lost as the mean link of the fabric. `RISK` is
+of its loss within 24 h, and that is `TIMES` times as likely to be lost as the median link, or more. `RISK` is
 ours: such a link is lost every ten days or more often.
 """
 
@@ -20,7 +20,7 @@ from predictor.history.families import FAMILIES
 from predictor.links.subjects import link_history
 from predictor.repair.records import SERIALS, TIMES
 from store.hints.hint_log import read_hints
-from store.models.scores import LinkScore, links_at_risk, mean_link_score
+from store.models.scores import LinkScore, links_at_risk, usual_link_score
 from store.nodes.inventory import read_nodes
 from store.records.event import format_time
 from store.records.hint import Hint
@@ -35,6 +35,7 @@ _MOST_EVENTS = 20  # of each family, the newest
 # Which part an event is of; a module's reading says at which end.
 _OF_MODULE = ("optics_alarm", "mlx5_module_temp", "mlx5_module_error", "mlx5_module_unplugged")
 _OF_ADAPTER = ("pcie_", "mlx5_health", "mlx5_cmd", "mlx5_init", "mlx5_temp", "mlx5_pcie_power", "efa_cmd")
+_ADAPTERS = ("hca", "nic", "net", "interface")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,12 @@ class LinkSign:
     kind: str
     message: str
     attributes: Mapping[str, Any]
+    is_of_adapter: bool = False
 
 
 def link_tickets(connection: sa.Connection, at: datetime) -> list[dict[str, Any]]:
     """The tickets of links as of a moment, the riskiest link first; unknown is None."""
-    usual = mean_link_score(connection, HORIZON_H)
+    usual = usual_link_score(connection, HORIZON_H)
     risky = links_at_risk(connection, HORIZON_H, (at - timedelta(hours=HORIZON_H), at), RISK)
     wanted = [one for one in risky if one.own_reasons and one.score >= TIMES * usual][:MOST]
     if not wanted:
@@ -95,7 +97,7 @@ def link_steps(signs: Sequence[LinkSign], ends: Sequence[str]) -> str:
     Dirt is behind most failures of optics (FIELD D4), so cleaning comes first, whatever the signs are.
     """
     steps = []
-    adapter = next((sign for sign in reversed(signs) if sign.kind.startswith(_OF_ADAPTER)), None)
+    adapter = next((sign for sign in reversed(signs) if sign.is_of_adapter), None)
     if adapter is not None:
         steps.append(f"Look at the adapter of {adapter.node} and its slot: {adapter.message[:200] or adapter.kind}.")
     steps.append(f"Clean and reseat module and cable at both ends ({' and '.join(ends)}).")
@@ -149,12 +151,18 @@ def _faults(history: History, place: int | None) -> tuple[dict[str, Any], list[s
 def _signs(connection: sa.Connection, ids: Sequence[str]) -> list[LinkSign]:
     """The events, oldest first."""
     table = schema.events.c
-    query = sa.select(table.id, table.node, table.kind, table.message, table.attributes)
-    query = query.where(is_one_of(connection, table.id, ids)).order_by(table.time, table.id)
+    columns = (table.id, table.node, table.kind, table.message, table.attributes, table.device, table.severity)
+    query = sa.select(*columns).where(is_one_of(connection, table.id, ids)).order_by(table.time, table.id)
     return [
-        LinkSign(ident, node or "", kind, message or "", attributes or {})
-        for ident, node, kind, message, attributes in connection.execute(query)
+        LinkSign(ident, node or "", kind, message or "", attributes or {}, _is_of_adapter(kind, device, severity))
+        for ident, node, kind, message, attributes, device, severity in connection.execute(query)
     ]
+
+
+def _is_of_adapter(kind: str, device: Mapping[str, Any] | None, severity: str) -> bool:
+    """Whether it is a grave fault of a network adapter: of a host with one cable, all faults of PCIe are its link's."""
+    of_one = kind.startswith(_OF_ADAPTER) and severity in ("error", "fatal")
+    return of_one and (kind.startswith(("mlx5", "efa")) or (device or {}).get("type") in _ADAPTERS)
 
 
 def _adapters(connection: sa.Connection) -> dict[str, str]:

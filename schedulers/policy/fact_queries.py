@@ -120,7 +120,7 @@ def gather(
     scored = newest_scores(connection, _HORIZON_H, now, since=now - _STALE)
     window = timedelta(seconds=max(3600.0, policy.breaker.window_s))
     hints = tuple(recent_hints(connection, now, window))
-    links = _links(connection, policy, now, hints)
+    links = _links(connection, policy, now, hints, len(places))
     seen = _look(connection, policy, now, (places, silent, group, None), scored, links)
     return Inputs(
         now,
@@ -197,18 +197,30 @@ def _look(
 
 
 def _links(
-    connection: sa.Connection, policy: Policy, now: datetime, hints: Iterable[Hint]
+    connection: sa.Connection, policy: Policy, now: datetime, hints: Iterable[Hint], nodes: int
 ) -> dict[str, tuple[LinkScore, ...]]:
     """Each host's links that something of their own speaks against, and those that open hints are of, by risk.
 
-    As of nodes, a score that is older than its horizon says nothing of now.
+    Of `budgets.avoid_percent` of the nodes at the most, the riskiest: where more links fall, none of them is to blame,
+    or somebody makes it up. As of nodes, a score that is older than its horizon says nothing of now.
     """
-    asked = {hint.evidence.link.name for hint in hints if hint.state in OPEN_STATES and hint.evidence.link is not None}
+    open_links = {
+        hint.evidence.link.name: hint.node
+        for hint in hints
+        if hint.state in OPEN_STATES and hint.evidence.link is not None
+    }
+    asked = set(open_links.values())
+    room = max(1, int(nodes * policy.budgets.avoid_percent / 100)) - len(asked)
     least = policy.thresholds.watch * policy.thresholds.release_ratio
     found: dict[str, list[LinkScore]] = {}
-    for one in links_at_risk(connection, _HORIZON_H, (now - _STALE, now), least, sorted(asked)):
-        if one.node is not None and (one.own_reasons or one.link in asked):
-            found.setdefault(one.node, []).append(one)
+    for one in links_at_risk(connection, _HORIZON_H, (now - _STALE, now), least, sorted(open_links)):
+        if one.node is None or not (one.own_reasons or one.link in open_links):
+            continue
+        if one.node not in found and one.node not in asked:
+            if room <= 0:
+                continue
+            room -= 1
+        found.setdefault(one.node, []).append(one)
     return {node: tuple(links) for node, links in found.items()}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
+from statistics import median
 from typing import Any, TypeAlias
 
 import orjson
@@ -58,10 +59,10 @@ def newest_link_scoring(connection: sa.Connection, horizon_h: int) -> datetime |
     return newest
 
 
-def mean_link_score(connection: sa.Connection, horizon_h: int) -> float:
-    """The mean probability of all links of the newest scoring; 0 where there is none."""
-    mean = connection.scalar(sa.select(sa.func.avg(_TABLE.c.score)).where(_TABLE.c.horizon_h == horizon_h))
-    return 0.0 if mean is None else float(mean)
+def usual_link_score(connection: sa.Connection, horizon_h: int) -> float:
+    """The median probability of all links of the newest scoring; 0 where there is none."""
+    scores = connection.scalars(sa.select(_TABLE.c.score).where(_TABLE.c.horizon_h == horizon_h)).all()
+    return float(median(scores)) if scores else 0.0
 
 
 def link_score_page(
