@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from predictor.dataset.dataset import Dataset, dataset
 from predictor.dataset.folds import NoDataError, grid
-from predictor.dataset.labels import rows_at, sample
+from predictor.dataset.labels import TrainingSample, rows_at, sample
 from predictor.features.precursors import WINDOWS_D
 from predictor.hazard.blend import HazardBlend, stored
 from predictor.history.arrays import (
@@ -45,6 +45,7 @@ from predictor.links.stoppages import stop_share
 from predictor.links.subjects import LINKS, Cabling, known_cabling, link_history, link_population
 from predictor.live.reasons import Explanation, explain, references
 from predictor.live.wording import MAX_EVENTS, span, summary_window
+from predictor.model.fit import MIN_POSITIVES
 from predictor.model.forest import Forest, digest
 from store.database.connections import writing
 from store.models.scores import LinkScore, save_link_scores
@@ -82,7 +83,8 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         population = link_population(connection, to_ms(at))
         if not moments or not population.fleet.names:
             raise NoDataError("no link is known, or too little of their past: ingest the fabric's log and topology")
-        drawn = sample(population, moments, horizon_h)
+        cabling = known_cabling(connection)
+        drawn, is_vouched = _taught(sample(population, moments, horizon_h), population, cabling)
         requested = rows_at(population, [at])
         data = dataset(connection, population, joined(drawn.rows, requested), link_history)
         learned = len(drawn.rows)
@@ -90,8 +92,7 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         now = data.values[learned:]
         usual = references(now, data.features)
         explained = explain(model.model, now, data.features, usual)
-        own = own_risks(model.model, now, data.features, usual)
-        cabling = known_cabling(connection)
+        own = own_risks(model.model, now, data.features, usual) if is_vouched else None
         share = stop_share(connection, population, cabling, at) if model.kind in _LEARNED else None
         case = _LinkCase(data, requested, link_history(connection, at, at), cabling, own, share)
     ident = f"links-{model.kind}-{horizon_h}h-{digest(stored(model.model))[:12]}"
@@ -100,6 +101,21 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
     with writing(engine).begin() as connection:
         save_link_scores(connection, horizon_h, scores)
     return LinkScoring(scores, model.why)
+
+
+def _taught(drawn: TrainingSample, population: Population, cabling: Cabling) -> tuple[TrainingSample, bool]:
+    """The rows that a model of links may learn from, and whether what it says may have something asked of a node.
+
+    Where the fabric tells of its cables, these alone teach: a node may invent ports that fall day and night, and a
+    model that believed it would find every link likely to be lost that fell once. Where too few of the cables were lost
+    all links teach, and nothing is asked. Where nobody but nodes tells of cables, there is no better word.
+    """
+    of_fabric = cabling.of_fabric
+    if not of_fabric:
+        return drawn, True
+    teaches = np.array([name in of_fabric for name in population.fleet.names])[drawn.rows.node]
+    taught = drawn.only(teaches)
+    return (taught, True) if taught.labels.positive.sum() >= MIN_POSITIVES else (drawn, False)
 
 
 def own_risks(model: Forest | HazardBlend, rows: Grid, features: Sequence[Feature], usual: Grid) -> Floats:
@@ -122,7 +138,7 @@ class _LinkCase:
     rows: Rows
     history: History
     cabling: Cabling
-    own: Floats
+    own: Floats | None
     stop_share: float | None
 
 
@@ -137,7 +153,7 @@ def _score(
     )
     reasons = [_reason(case, link, group, by, features) for group, by in explained.strongest(row)]
     reasons.append(Reason(_REST, explained.rest(row)))
-    own = float(case.own[row])
+    own = None if case.own is None else float(case.own[row])
     return LinkScore(
         name,
         case.cabling.ends(name),
@@ -148,7 +164,7 @@ def _score(
         model,
         case.cabling.host(name),
         own,
-        None if case.stop_share is None else own * case.stop_share,
+        None if case.stop_share is None or own is None else own * case.stop_share,
     )
 
 

@@ -61,13 +61,19 @@ _MOST_OWN = 64
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """One link of the topology: `far` is the host or switch at its other end."""
+    """One link of the topology: `far` is the host or switch at its other end.
+
+    `far_names`: what the far end's own events may call its port. `known_by`: the node that told of it, None: the
+    fabric or an operator.
+    """
 
     name: str
     switch: str
     far: str
     far_port: int | None
     far_is_host: bool
+    far_names: tuple[str, ...] = ()
+    known_by: str | None = None
 
 
 class Cabling:
@@ -83,6 +89,13 @@ class Cabling:
                 self._of_host.setdefault(cable.far, []).append(cable.name)
             elif cable.far_port is not None:
                 self._by_port[f"{cable.far}/{cable.far_port}"] = cable.name
+        named = Counter((cable.far, name) for cable in self.cables for name in cable.far_names)
+        self._by_far_name = {
+            (cable.far, name): cable.name
+            for cable in self.cables
+            for name in cable.far_names
+            if named[cable.far, name] == 1
+        }
         self._switches = {cable.switch for cable in self.cables}
         self._switches |= {cable.far for cable in self.cables if not cable.far_is_host}
         self._known: dict[tuple[str, str, str | None], str | None] = {}
@@ -96,6 +109,11 @@ class Cabling:
             return (link,)
         far = cable.far if cable.far_port is None else f"{cable.far} port {cable.far_port}"
         return (f"{cable.switch} port {link.rpartition('/')[2]}", far)
+
+    @property
+    def of_fabric(self) -> frozenset[str]:
+        """The links that the fabric itself or an operator told of: no node can make one up."""
+        return frozenset(cable.name for cable in self.cables if cable.known_by is None)
 
     def host(self, link: str) -> str | None:
         """The node at a link's end; None for a link between two switches."""
@@ -118,6 +136,9 @@ class Cabling:
         cables = self._of_host.get(node, ())
         if len(cables) == 1:
             return cables[0]
+        for called in (device.get("uuid"), name):
+            if (node, str(called).lower()) in self._by_far_name:
+                return self._by_far_name[node, str(called).lower()]
         known = name or device.get("uuid") or device.get("pci") or port
         if known is None or device.get("type") not in ("port", "hca", "nic", "net", "interface"):
             return None
@@ -140,7 +161,9 @@ def read_cabling(connection: sa.Connection) -> Cabling:
         back = f"{row.peer}/{row.peer_port}"
         if row.switch not in made_up and (row.peer_type == "hca" or back not in cables):
             name = f"{row.switch}/{row.port}"
-            cables[name] = Cable(name, row.switch, row.peer, row.peer_port, row.peer_type == "hca")
+            is_host = row.peer_type == "hca"
+            ends = tuple(one.lower() for one in (row.peer_port_guid, row.hca) if one is not None and is_host)
+            cables[name] = Cable(name, row.switch, row.peer, row.peer_port, is_host, ends, row.known_by)
     return Cabling(cables.values())
 
 

@@ -164,7 +164,7 @@ def test_the_number_of_the_module_is_told_where_an_event_has_it(engine: sa.Engin
 def test_the_adapter_comes_first_where_it_fails_itself(
     engine: sa.Engine, kind: str, device: Any, severity: Any, leads: bool
 ) -> None:
-    """Of a host with one cable a GPU's PCIe errors count for the link; they are no reason to open its adapter's slot."""
+    """Of a host with one cable a GPU's PCIe errors count for its link: no reason to open the adapter's slot."""
     place = Device(device, pci="0000:0f:00.0")
     bad = Event(day(27), "gpu-1", "kernel", kind, None, severity, "hardware", "none", place, "it fails")
     (ticket,) = made(engine, score("leaf-0/2", 0.2), events=(bad,))
