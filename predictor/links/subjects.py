@@ -162,7 +162,8 @@ def read_cabling(connection: sa.Connection) -> Cabling:
         if row.switch not in made_up and (row.peer_type == "hca" or back not in cables):
             name = f"{row.switch}/{row.port}"
             is_host = row.peer_type == "hca"
-            ends = tuple(one.lower() for one in (row.peer_port_guid, row.hca) if one is not None and is_host)
+            is_named = is_host and row.known_by is None  # else a node could make up as many links as names
+            ends = tuple(one.lower() for one in (row.peer_port_guid, row.hca) if one is not None and is_named)
             cables[name] = Cable(name, row.switch, row.peer, row.peer_port, is_host, ends, row.known_by)
     return Cabling(cables.values())
 

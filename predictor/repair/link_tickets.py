@@ -53,8 +53,8 @@ class LinkSign:
 def link_tickets(connection: sa.Connection, at: datetime) -> list[dict[str, Any]]:
     """The tickets of links as of a moment, the riskiest link first; unknown is None."""
     usual = usual_link_score(connection, HORIZON_H)
-    risky = links_at_risk(connection, HORIZON_H, (at - timedelta(hours=HORIZON_H), at), RISK)
-    wanted = [one for one in risky if one.own_reasons and one.score >= TIMES * usual][:MOST]
+    risky = links_at_risk(connection, HORIZON_H, (at - timedelta(hours=HORIZON_H), at), RISK, MOST)
+    wanted = [one for one in risky if one.own_reasons and one.score >= TIMES * usual]
     if not wanted:
         return []
     history = link_history(connection, at, at)

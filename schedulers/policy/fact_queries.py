@@ -19,7 +19,7 @@ from store.hints.control_group import ControlGroup
 from store.hints.hint_log import recent_hints
 from store.hints.holds import costless_hints, nodes_still_avoided, nodes_still_held
 from store.hints.stops import newest_trips
-from store.models.scores import LinkScore, links_at_risk
+from store.models.scores import LinkScore, link_scores_of, links_at_risk
 from store.nodes.node_states import (
     FaultSign,
     fault_signs,
@@ -80,6 +80,9 @@ _STALE = timedelta(hours=24)
 SILENT_AFTER_S = 900.0
 # A link that stands out is told once a day.
 _WATCHED = timedelta(hours=30)
+# Hosts that may be asked something for their links, whatever the share; links that are read of each, and those that
+# one node may invent: it must not hide the others.
+_LEAST_HOSTS, _LINKS_OF_HOST, _INVENTED = 8, 2, 64
 _NO_REASONS: tuple[str, ...] = ()
 
 
@@ -201,19 +204,22 @@ def _links(
 ) -> dict[str, tuple[LinkScore, ...]]:
     """Each host's links that something of their own speaks against, and those that open hints are of, by risk.
 
-    Of `budgets.avoid_percent` of the nodes at the most, the riskiest: where more links fall, none of them is to blame,
-    or somebody makes it up. As of nodes, a score that is older than its horizon says nothing of now.
+    Of `budgets.avoid_percent` of the nodes at the most, or eight, the riskiest: where more links fall, none of them is
+    to blame, or somebody makes it up. As of nodes, a score that is older than its horizon says nothing of now.
     """
     open_links = {
         hint.evidence.link.name: hint.node
         for hint in hints
         if hint.state in OPEN_STATES and hint.evidence.link is not None
     }
-    asked = set(open_links.values())
-    room = max(1, int(nodes * policy.budgets.avoid_percent / 100)) - len(asked)
+    window, asked = (now - _STALE, now), set(open_links.values())
+    most = max(_LEAST_HOSTS, int(nodes * policy.budgets.avoid_percent / 100))
     least = policy.thresholds.watch * policy.thresholds.release_ratio
+    told = links_at_risk(connection, _HORIZON_H, window, least, _LINKS_OF_HOST * most + _INVENTED)
+    by_link = {one.link: one for one in (*told, *link_scores_of(connection, _HORIZON_H, window, sorted(open_links)))}
     found: dict[str, list[LinkScore]] = {}
-    for one in links_at_risk(connection, _HORIZON_H, (now - _STALE, now), least, sorted(open_links)):
+    room = most - len(asked)
+    for one in sorted(by_link.values(), key=lambda one: (-(one.own_risk or 0.0), one.link)):
         if one.node is None or not (one.own_reasons or one.link in open_links):
             continue
         if one.node not in found and one.node not in asked:

@@ -78,17 +78,30 @@ def link_score_page(
 
 
 def links_at_risk(
-    connection: sa.Connection, horizon_h: int, window: tuple[datetime, datetime], least: float, also: Sequence[str] = ()
+    connection: sa.Connection, horizon_h: int, window: tuple[datetime, datetime], least: float, most: int
 ) -> list[LinkScore]:
-    """The links whose `own_risk` is so high, or that are named, of a scoring in (since, until]; the riskiest first."""
+    """The `most` links of the highest `own_risk`, from `least` on, scored in (since, until], the riskiest first."""
+    query = _link_query(horizon_h, window).where(_TABLE.c.own_risk >= least)
+    query = query.order_by(_TABLE.c.own_risk.desc(), _TABLE.c.link).limit(most)
+    return [_link_score(row) for row in connection.execute(query).mappings()]
+
+
+def link_scores_of(
+    connection: sa.Connection, horizon_h: int, window: tuple[datetime, datetime], links: Sequence[str]
+) -> list[LinkScore]:
+    """Those of some links, as far as their `own_risk` is told."""
+    query = _link_query(horizon_h, window).where(is_one_of(connection, _TABLE.c.link, links))
+    return [_link_score(row) for row in connection.execute(query).mappings()] if links else []
+
+
+def _link_query(horizon_h: int, window: tuple[datetime, datetime]) -> sa.Select[Any]:
     since, until = window
-    risky = _TABLE.c.own_risk >= least
-    if also:
-        risky = sa.or_(risky, is_one_of(connection, _TABLE.c.link, also))
     query = sa.select(_TABLE).where(_TABLE.c.horizon_h == horizon_h, _TABLE.c.time > since, _TABLE.c.time <= until)
-    query = query.where(_TABLE.c.own_risk.is_not(None), risky)
-    rows = connection.execute(query.order_by(_TABLE.c.own_risk.desc(), _TABLE.c.link)).mappings()
-    return [LinkScore(**{**row, "ends": tuple(row["ends"]), "reasons": _read_reasons(row["reasons"])}) for row in rows]
+    return query.where(_TABLE.c.own_risk.is_not(None))
+
+
+def _link_score(row: sa.RowMapping) -> LinkScore:
+    return LinkScore(**{**row, "ends": tuple(row["ends"]), "reasons": _read_reasons(row["reasons"])})
 
 
 def score_history(connection: sa.Connection, node: str, since: datetime) -> list[Score]:

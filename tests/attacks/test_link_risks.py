@@ -181,7 +181,7 @@ def _after(before: list, decision: Decision) -> list:  # type: ignore[type-arg]
 
 
 def test_of_a_fabric_that_falls_few_nodes_are_watched(any_engine: sa.Engine) -> None:
-    """The riskiest four in a hundred, also over many scorings; those that are watched already stay so."""
+    """The riskiest eight, or four in a hundred, also over many scorings; those that are watched already stay so."""
     policy = Policy(mode="shadow", control=Control(0.0))
     with writing(any_engine).begin() as connection:
         append_nodes(connection, [node(f"gpu-{i}", f"leaf-{i // 16}") for i in range(100)])
@@ -194,7 +194,21 @@ def test_of_a_fabric_that_falls_few_nodes_are_watched(any_engine: sa.Engine) -> 
         run_policy(any_engine, policy, at)
         with any_engine.connect() as connection:
             hints = read_hints(connection)
-        assert {(one.node, one.state) for one in hints} == {(f"gpu-{i}", "shadow") for i in (96, 97, 98, 99)}
+        assert {(one.node, one.state) for one in hints} == {(f"gpu-{i}", "shadow") for i in range(92, 100)}
+
+
+def test_a_node_whose_every_port_falls_hides_no_other_s_link(engine: sa.Engine) -> None:
+    """Its links are the riskiest of all; the other's host is watched all the same."""
+    why = (Reason("9 link flaps in 24 h", 0.9, ("e",)),)
+    leaf(engine)
+    mine = [LinkScore(f"{LIAR}/{i}", ("a",), 24, NOW, 0.99, why, "m", LIAR, 0.99) for i in range(64)]
+    with writing(engine).begin() as connection:
+        save_link_scores(
+            connection, 24, [*mine, LinkScore("leaf-0/1", ("a", "b"), 24, NOW, 0.1, why, "m", "gpu-1", 0.1)]
+        )
+    run_policy(engine, Policy(mode="shadow", control=Control(0.0)), NOW)
+    with engine.connect() as connection:
+        assert {one.node for one in read_hints(connection)} == {LIAR, "gpu-1"}
 
 
 def test_a_node_says_little_of_what_a_loss_does_to_jobs(engine: sa.Engine) -> None:
