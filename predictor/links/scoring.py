@@ -180,9 +180,17 @@ def _reason(case: _LinkCase, link: int, group: str, by: float, features: Mapping
         text = f"lost {times} time{'' if times == 1 else 's'} in 28 days{_since(features['outage_age_d'] * 24)}"
         return Reason(text, by, _ids(case, link, "link_flap"))
     if group == _NEIGHBOURS:
-        flaps = np.nan_to_num(features["leaf_flaps_24h"])
-        return Reason(f"{flaps:.0f} other links of its switch were lost in 24 h", by)
+        return Reason(said_of_others(features), by)
     return Reason(f"its {group.replace('_', ' ')} beside that of other links", by)
+
+
+def said_of_others(features: Mapping[str, float]) -> str:
+    """What the other links of its switch show, in the shortest time in which they show anything."""
+    flaps = np.nan_to_num(features["leaf_flaps_24h"])
+    if flaps > 0:
+        return f"{flaps:.0f} other links of its switch were lost in 24 h"
+    times = np.nan_to_num(features["leaf_outages_28d"])
+    return f"other links of its switch were lost {times:.0f} time{'' if times == 1 else 's'} in 28 days"
 
 
 def _mine(case: _LinkCase, link: int, family: str | None) -> Ints:
