@@ -18,8 +18,8 @@ import numpy as np
 import sqlalchemy as sa
 
 from cli.commands.ingest import ingest_archive
-from predictor.repair.lemons import TIMES, RepairList, repair_list
-from predictor.repair.records import WINDOW_D
+from predictor.repair.lemons import RepairList, repair_list
+from predictor.repair.records import TIMES, WINDOW_D
 from simulator.output.archive import write_archive
 from simulator.simulation import SimulatedCluster, simulate
 from simulator.site import DAY_MS, SimulationSettings

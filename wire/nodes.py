@@ -287,7 +287,12 @@ class RiskiestJson(JsonObject, frozen=True, kw_only=True):
 
 
 class LinkScoreJson(JsonObject, frozen=True, kw_only=True):
-    """The probability that a link is lost within a horizon, with reasons that add up to it."""
+    """The probability that a link is lost within a horizon, with reasons that add up to it.
+
+    `node`: the host at its end, null between two switches. `own_risk`: what the link's own signs add to the probability
+    of one that shows nothing, whatever its neighbours show. `stop_risk`: that it is lost and this stops the job on its
+    host; null where nothing here has shown that one could tell.
+    """
 
     link: str
     ends: tuple[str, ...] = ()
@@ -296,6 +301,9 @@ class LinkScoreJson(JsonObject, frozen=True, kw_only=True):
     score: Always[float] = None
     reasons: tuple[ReasonJson, ...] = ()
     model: Always[str] = None
+    node: str | None = None
+    own_risk: float | None = None
+    stop_risk: float | None = None
 
 
 class LinkJson(JsonObject, frozen=True, kw_only=True):

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     "--tickets",
     "ticket_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a ticket for each of these nodes, and for held ones that fail their test, to this file, .csv or .json.",
+    help="Write a ticket for each of these nodes, for held ones that fail their test, and for each link that is likely "
+    "to be lost, to this file, .csv or .json.",
 )
 @click.option("--outcomes", is_flag=True, help="What came of repairs, by kind, in place of the list.")
 @JSON_OPTION
@@ -95,8 +96,8 @@ def _write(path: Path, table: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _print(report: RepairList) -> None:
-    from predictor.repair.lemons import FALSE_SHARE, TIMES
-    from predictor.repair.records import WINDOW_D
+    from predictor.repair.lemons import FALSE_SHARE
+    from predictor.repair.records import TIMES, WINDOW_D
 
     if not report.items:
         print_text(f"no node of {report.nodes} stands out in the {WINDOW_D} days before {report.at:%Y-%m-%d %H:%M}Z")

@@ -55,7 +55,8 @@ def links(
 def _wire(score: LinkScore) -> dict[str, Any]:
     reasons = [{"text": r.text, "contribution": r.contribution, "events": r.events} for r in score.reasons]
     named = {"link": score.link, "ends": score.ends, "horizon_h": score.horizon_h, "time": format_time(score.time)}
-    return {**named, "score": score.score, "reasons": reasons, "model": score.model}
+    risks = {"node": score.node, "own_risk": score.own_risk, "stop_risk": score.stop_risk}
+    return {**named, "score": score.score, "reasons": reasons, "model": score.model, **risks}
 
 
 def _row(score: LinkScore) -> dict[str, object]:

@@ -37,7 +37,7 @@ UNDONE = {
 # Evidence that has words of its own, or that the card says already.
 SAID = {
     *("score", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
-    *("approved", "approvals", "cost", "quiet", "spare", "release", "repair", "call", "verdict"),
+    *("approved", "approvals", "cost", "quiet", "spare", "release", "repair", "call", "verdict", "link"),
 }
 PLACED = {
     "asked": "ordered, not read back yet",
@@ -89,6 +89,8 @@ def _evidence_pages(site: Site, hint: HintJson) -> None:
 def facts(hint: HintJson, now: datetime) -> list[str]:
     """The job, cost, approval and schedulers of a hint, between reason and evidence; unknown ones are absent."""
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
+    if link := link_text(hint.evidence.get("link")):
+        lines.append(f"**Link:** {link}")
     cost = hint.evidence.get("cost")
     if isinstance(cost, Mapping) and (price := costs(cost, (hint.held_money, hint.failure_money))):
         lines.append(f"**Cost:** {price}")
@@ -112,6 +114,21 @@ def costs(cost: Mapping[str, Any], money: Sequence[MoneyJson | None] = (None, No
         whose = f"stops {words.plain(str(run))} and" if run else "under the largest job"
         said.append(f"a failure {whose} costs about {words.count(float(failure))} GPU-hours{stop}")
     return "; ".join(said)
+
+
+def link_text(link: Any) -> str:
+    """Which link of the node it is about, and what was said of it; empty where it is about none."""
+    if not isinstance(link, Mapping) or not link.get("name"):
+        return ""
+    ends = link.get("ends")
+    between = " and ".join(map(str, ends)) if isinstance(ends, list | tuple) else ""
+    text = words.plain(str(link["name"])) + (f", between {words.plain(between)}" if between else "")
+    score, stop = link.get("score"), link.get("stop_risk")
+    if isinstance(score, int | float):
+        text += f": {words.risk(float(score))} to be lost within {words.plain(str(link.get('horizon_h', 24)))} h"
+    if isinstance(stop, int | float):
+        text += f", {words.risk(float(stop))} that its loss stops the job"
+    return text
 
 
 def consent(hint: HintJson, now: datetime) -> str:
@@ -158,11 +175,13 @@ def evidence(found: Mapping[str, Any]) -> list[str]:
     """The evidence as lines of Markdown: the server's known keys in words, any other under its own name."""
     lines = []
     if isinstance(found.get("score"), int | float):
+        whose = "Risk of the node itself" if found.get("link") else "Risk"
         lines.append(
-            f"**Risk within {words.plain(str(found.get('horizon_h', 24)))} h:** {words.risk(float(found['score']))}"
+            f"**{whose} within {words.plain(str(found.get('horizon_h', 24)))} h:** {words.risk(float(found['score']))}"
         )
     if found.get("held"):
-        lines.append(f"**Lowered from a cordon:** {words.plain(str(found['held']))}")
+        before = "an avoid" if found.get("link") else "a cordon"
+        lines.append(f"**Lowered from {before}:** {words.plain(str(found['held']))}")
     if found.get("incident"):
         lines.append(f"**Confirmed fault:** incident {words.plain(str(found['incident']))}")
     reasons = found.get("reasons") or ()

@@ -107,12 +107,12 @@ def _filters(hints: Sequence[HintJson]) -> HintFilter:
 
 
 def rows(hints: Sequence[HintJson], incidents: Mapping[str, IncidentJson], now: datetime) -> list[Row]:
-    """A hint a row; the device is that of its incident."""
+    """A hint a row; the device is that of its incident, or its link."""
     return [
         {
             "when": words.when(hint.created, now),
             "node": words.shown(hint.node),
-            "device": _device(incidents.get(str(hint.evidence.get("incident")))),
+            "device": _device(hint, incidents),
             "action": words.shown(hint.action),
             "state": words.shown(hint.state),
             "why": words.shown(frames.unmarked(hint.reason)) or words.DASH,
@@ -124,7 +124,11 @@ def rows(hints: Sequence[HintJson], incidents: Mapping[str, IncidentJson], now: 
     ]
 
 
-def _device(incident: IncidentJson | None) -> str:
+def _device(hint: HintJson, incidents: Mapping[str, IncidentJson]) -> str:
+    """That of its incident, or the link that it is about."""
+    incident, link = incidents.get(str(hint.evidence.get("incident"))), hint.evidence.get("link")
+    if incident is None and isinstance(link, Mapping) and link.get("name"):
+        return words.shown(f"link {link['name']}")
     return words.DASH if incident is None else words.shown(words.device(incident.device, True, incident.name))
 
 

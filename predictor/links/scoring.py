@@ -5,9 +5,14 @@
 
 A fabric has too few losses for a registry of models to be worth it: each scoring learns anew from the last year. What
 serves is chosen as for nodes: trees that beat counting losses and counting flaps, else the better count.
+
+What is asked of a link's host goes by two further numbers. `own_risk` is what the link's own signs add to the score of
+one that shows nothing: neither a base rate, nor what other links of its switch show (their hosts say it) is in it.
+`stop_risk` is that times the share of losses that stop a job here (`predictor/links/stoppages.py`); only trees that
+beat both counts tell it, for a count says the same of a link for weeks after it was mended.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,18 +21,32 @@ import sqlalchemy as sa
 
 from predictor.dataset.dataset import Dataset, dataset
 from predictor.dataset.folds import NoDataError, grid
-from predictor.dataset.labels import rows_at, sample
+from predictor.dataset.labels import TrainingSample, rows_at, sample
 from predictor.features.precursors import WINDOWS_D
-from predictor.hazard.blend import stored
-from predictor.history.arrays import DAY_MS, HOUR_MS, History, Ints, Population, Rows, joined, to_ms
+from predictor.hazard.blend import HazardBlend, stored
+from predictor.history.arrays import (
+    DAY_MS,
+    HOUR_MS,
+    Feature,
+    Floats,
+    Grid,
+    History,
+    Ints,
+    Population,
+    Rows,
+    joined,
+    to_ms,
+)
 from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT
 from predictor.history.store_reader import data_span
 from predictor.learning.choice import learn
 from predictor.learning.training_set import TrainingSet
-from predictor.links.subjects import LINKS, Cabling, link_history, link_population, read_cabling
+from predictor.links.stoppages import stop_share
+from predictor.links.subjects import LINKS, Cabling, known_cabling, link_history, link_population
 from predictor.live.reasons import Explanation, explain, references
 from predictor.live.wording import MAX_EVENTS, span, summary_window
-from predictor.model.forest import digest
+from predictor.model.fit import MIN_POSITIVES
+from predictor.model.forest import Forest, digest
 from store.database.connections import writing
 from store.models.scores import LinkScore, save_link_scores
 from store.records.score import Reason
@@ -35,6 +54,8 @@ from store.records.score import Reason
 LEARN_CADENCE_H = 12.0
 # As long as a training of nodes looks back (`training.window_days`).
 LEARN_DAYS = 365
+_NEIGHBOURS = "neighbours"
+_LEARNED = ("gbt", "hazard", "blend")
 _REST = "the base rate of links, and everything else that raises or lowers it"
 
 
@@ -62,14 +83,18 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         population = link_population(connection, to_ms(at))
         if not moments or not population.fleet.names:
             raise NoDataError("no link is known, or too little of their past: ingest the fabric's log and topology")
-        drawn = sample(population, moments, horizon_h)
+        cabling = known_cabling(connection)
+        drawn, is_vouched = _taught(sample(population, moments, horizon_h), population, cabling)
         requested = rows_at(population, [at])
         data = dataset(connection, population, joined(drawn.rows, requested), link_history)
         learned = len(drawn.rows)
         model = learn(TrainingSet(data.values[:learned], data.features, drawn, horizon_h, LINKS.baselines))
         now = data.values[learned:]
-        explained = explain(model.model, now, data.features, references(now, data.features))
-        case = _LinkCase(data, requested, link_history(connection, at, at), read_cabling(connection))
+        usual = references(now, data.features)
+        explained = explain(model.model, now, data.features, usual)
+        own = own_risks(model.model, now, data.features, usual) if is_vouched else None
+        share = stop_share(connection, population, cabling, at) if model.kind in _LEARNED else None
+        case = _LinkCase(data, requested, link_history(connection, at, at), cabling, own, share)
     ident = f"links-{model.kind}-{horizon_h}h-{digest(stored(model.model))[:12]}"
     scores = [_score(case, population, explained, row, (at, horizon_h, ident)) for row in range(len(requested))]
     scores.sort(key=lambda score: (-score.score, score.link))
@@ -78,14 +103,43 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
     return LinkScoring(scores, model.why)
 
 
+def _taught(drawn: TrainingSample, population: Population, cabling: Cabling) -> tuple[TrainingSample, bool]:
+    """The rows that a model of links may learn from, and whether what it says may have something asked of a node.
+
+    Where the fabric tells of its cables, these alone teach: a node may invent ports that fall day and night, and a
+    model that believed it would find every link likely to be lost that fell once. Where too few of the cables were lost
+    all links teach, and nothing is asked. Where nobody but nodes tells of cables, there is no better word.
+    """
+    of_fabric = cabling.of_fabric
+    if not of_fabric:
+        return drawn, True
+    teaches = np.array([name in of_fabric for name in population.fleet.names])[drawn.rows.node]
+    taught = drawn.only(teaches)
+    return (taught, True) if taught.labels.positive.sum() >= MIN_POSITIVES else (drawn, False)
+
+
+def own_risks(model: Forest | HazardBlend, rows: Grid, features: Sequence[Feature], usual: Grid) -> Floats:
+    """By how much each row's own signs raise its probability above that of a link that shows nothing, 0 at the least.
+
+    Args:
+        usual: the value of each feature where nothing has happened: its neighbours' stand for what a row has of them.
+    """
+    neighbours = np.array([feature.group == _NEIGHBOURS for feature in features])
+    alone = np.where(neighbours, usual, rows)
+    found: Floats = np.maximum(model.probability(alone) - model.probability(usual[None, :])[0], 0.0)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _LinkCase:
-    """What reasons are worded from."""
+    """What reasons are worded from; what each row's own signs add, and the share of losses that stop a job."""
 
     data: Dataset
     rows: Rows
     history: History
     cabling: Cabling
+    own: Floats | None
+    stop_share: float | None
 
 
 def _score(
@@ -99,8 +153,18 @@ def _score(
     )
     reasons = [_reason(case, link, group, by, features) for group, by in explained.strongest(row)]
     reasons.append(Reason(_REST, explained.rest(row)))
+    own = None if case.own is None else float(case.own[row])
     return LinkScore(
-        name, case.cabling.ends(name), horizon_h, at, float(explained.probability[row]), tuple(reasons), model
+        name,
+        case.cabling.ends(name),
+        horizon_h,
+        at,
+        float(explained.probability[row]),
+        tuple(reasons),
+        model,
+        case.cabling.host(name),
+        own,
+        None if case.stop_share is None or own is None else own * case.stop_share,
     )
 
 
@@ -115,10 +179,18 @@ def _reason(case: _LinkCase, link: int, group: str, by: float, features: Mapping
         times = int(features["outages_28d"])
         text = f"lost {times} time{'' if times == 1 else 's'} in 28 days{_since(features['outage_age_d'] * 24)}"
         return Reason(text, by, _ids(case, link, "link_flap"))
-    if group == "neighbours":
-        flaps = np.nan_to_num(features["leaf_flaps_24h"])
-        return Reason(f"{flaps:.0f} other links of its switch were lost in 24 h", by)
+    if group == _NEIGHBOURS:
+        return Reason(said_of_others(features), by)
     return Reason(f"its {group.replace('_', ' ')} beside that of other links", by)
+
+
+def said_of_others(features: Mapping[str, float]) -> str:
+    """What the other links of its switch show, in the shortest time in which they show anything."""
+    flaps = np.nan_to_num(features["leaf_flaps_24h"])
+    if flaps > 0:
+        return f"{flaps:.0f} other links of its switch were lost in 24 h"
+    times = np.nan_to_num(features["leaf_outages_28d"])
+    return f"other links of its switch were lost {times:.0f} time{'' if times == 1 else 's'} in 28 days"
 
 
 def _mine(case: _LinkCase, link: int, family: str | None) -> Ints:

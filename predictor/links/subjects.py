@@ -36,6 +36,7 @@ from predictor.history.store_reader import data_span, read_history, read_populat
 from predictor.model.baselines import BASELINES, LINK_BASELINES, Baseline
 from store.nodes.inventory import read_nodes
 from store.tables import schema
+from store.tables.bulk_rows import is_one_of
 
 # Links as subjects: which cable or optic will flap or die, by the same features, labels and model as nodes.
 #
@@ -60,13 +61,19 @@ _MOST_OWN = 64
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """One link of the topology: `far` is the host or switch at its other end."""
+    """One link of the topology: `far` is the host or switch at its other end.
+
+    `far_names`: what the far end's own events may call its port. `known_by`: the node that told of it, None: the
+    fabric or an operator.
+    """
 
     name: str
     switch: str
     far: str
     far_port: int | None
     far_is_host: bool
+    far_names: tuple[str, ...] = ()
+    known_by: str | None = None
 
 
 class Cabling:
@@ -82,6 +89,13 @@ class Cabling:
                 self._of_host.setdefault(cable.far, []).append(cable.name)
             elif cable.far_port is not None:
                 self._by_port[f"{cable.far}/{cable.far_port}"] = cable.name
+        named = Counter((cable.far, name) for cable in self.cables for name in cable.far_names)
+        self._by_far_name = {
+            (cable.far, name): cable.name
+            for cable in self.cables
+            for name in cable.far_names
+            if named[cable.far, name] == 1
+        }
         self._switches = {cable.switch for cable in self.cables}
         self._switches |= {cable.far for cable in self.cables if not cable.far_is_host}
         self._known: dict[tuple[str, str, str | None], str | None] = {}
@@ -95,6 +109,18 @@ class Cabling:
             return (link,)
         far = cable.far if cable.far_port is None else f"{cable.far} port {cable.far_port}"
         return (f"{cable.switch} port {link.rpartition('/')[2]}", far)
+
+    @property
+    def of_fabric(self) -> frozenset[str]:
+        """The links that the fabric itself or an operator told of: no node can make one up."""
+        return frozenset(cable.name for cable in self.cables if cable.known_by is None)
+
+    def host(self, link: str) -> str | None:
+        """The node at a link's end; None for a link between two switches."""
+        cable = self._named.get(link)
+        if cable is None:
+            return self.own.get(link)
+        return cable.far if cable.far_is_host else None
 
     def link(self, node: str, device: str, name: str | None) -> str | None:
         """The link of an event: of its node, its device as JSON, and the device's name. None: of no single one."""
@@ -110,6 +136,9 @@ class Cabling:
         cables = self._of_host.get(node, ())
         if len(cables) == 1:
             return cables[0]
+        for called in (device.get("uuid"), name):
+            if (node, str(called).lower()) in self._by_far_name:
+                return self._by_far_name[node, str(called).lower()]
         known = name or device.get("uuid") or device.get("pci") or port
         if known is None or device.get("type") not in ("port", "hca", "nic", "net", "interface"):
             return None
@@ -125,13 +154,36 @@ class Cabling:
 def read_cabling(connection: sa.Connection) -> Cabling:
     """The topology as it is now; a cable between two switches is named once, by the end that comes first."""
     table = schema.links
+    rows = connection.execute(sa.select(table).order_by(table.c.switch, table.c.port)).all()
+    made_up = _hosts_called_switches(connection, rows)
     cables = {}
-    for row in connection.execute(sa.select(table).order_by(table.c.switch, table.c.port)):
+    for row in rows:
         back = f"{row.peer}/{row.peer_port}"
-        if row.peer_type == "hca" or back not in cables:
+        if row.switch not in made_up and (row.peer_type == "hca" or back not in cables):
             name = f"{row.switch}/{row.port}"
-            cables[name] = Cable(name, row.switch, row.peer, row.peer_port, row.peer_type == "hca")
+            is_host = row.peer_type == "hca"
+            is_named = is_host and row.known_by is None  # else a node could make up as many links as names
+            ends = tuple(one.lower() for one in (row.peer_port_guid, row.hca) if one is not None and is_named)
+            cables[name] = Cable(name, row.switch, row.peer, row.peer_port, is_host, ends, row.known_by)
     return Cabling(cables.values())
+
+
+def _hosts_called_switches(connection: sa.Connection, rows: Sequence[Any]) -> set[str]:
+    """Names that one node alone calls a switch, and that are a node's: whose losses would be taken for that node's."""
+    tellers: dict[str, set[str | None]] = {}
+    for row in rows:
+        tellers.setdefault(row.switch, set()).add(row.known_by)
+    lone = [switch for switch, told_by in tellers.items() if len(told_by) == 1 and None not in told_by]
+    if not lone:
+        return set()
+    return set(
+        connection.scalars(sa.select(schema.nodes.c.node).where(is_one_of(connection, schema.nodes.c.node, lone)))
+    )
+
+
+def known_cabling(connection: sa.Connection) -> Cabling:
+    """The same, and the ports beside the topology that a year's events speak of."""
+    return _known(connection)[0]
 
 
 def link_history(connection: sa.Connection, first: datetime, last: datetime) -> History:

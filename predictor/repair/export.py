@@ -1,4 +1,5 @@
-"""A ticket for each node that wants repair: the nodes of the repair list, and held ones that fail their test.
+"""A ticket for each node that wants repair: the nodes of the repair list, and held ones that fail their test; and for
+each link that is likely to be lost (`predictor/repair/link_tickets.py`).
 
     tickets(connection, report)      # one record a node: the part and its numbers, faults, hints, tests, next step
 
@@ -12,8 +13,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from predictor.repair.lemons import FALSE_SHARE, TIMES, Lemon, RepairList
-from predictor.repair.records import MEMORY_D, WINDOW_D
+from predictor.repair.lemons import FALSE_SHARE, Lemon, RepairList
+from predictor.repair.link_tickets import link_tickets
+from predictor.repair.records import MEMORY_D, TIMES, WINDOW_D
 from predictor.repair.signals import JUDGED, FaultyPart
 from store.hints.hint_log import read_hints
 from store.hints.validations import Validation, validations_of_nodes
@@ -148,15 +150,22 @@ def rma_csv(report: RepairList) -> str:
 
 TICKET_COLUMNS = (
     *("node", "rack", "leaf", "gpu_model", "driver", "why", "part", "pci", "index", "uuid", "serial"),
-    *("first_seen", "last_seen", "faults", "hints", "tests", "next_step"),
+    *("first_seen", "last_seen", "faults", "hints", "tests", "next_step", "link", "ends", "evidence"),
 )
 _GRAVE = ("error", "fatal")
 _NEXT = "run the vendor's diagnostics; it failed the site's own test"
-_MOST = 20  # hints and tests told, the newest
+_MOST = 20  # hints, tests and incidents told, the newest
 
 
 def tickets(connection: sa.Connection, report: RepairList) -> list[dict[str, Any]]:
-    """Held nodes that fail their test first, then the repair list's; each node once. Unknown is None."""
+    """Held nodes that fail their test first, then the repair list's, each node once; then links. Unknown is None."""
+    links = [
+        {**one, "hints": [_hint(hint) for hint in one["hints"][-_MOST:]]} for one in link_tickets(connection, report.at)
+    ]
+    return [*_node_tickets(connection, report), *links]
+
+
+def _node_tickets(connection: sa.Connection, report: RepairList) -> list[dict[str, Any]]:
     since = report.at - timedelta(days=MEMORY_D)
     lemons = {lemon.node: lemon for lemon in report.items}
     cases = {hint.node: hint for hint in read_hints(connection, states=OPEN_STATES) if hint.evidence.repair is not None}
@@ -178,6 +187,7 @@ def tickets(connection: sa.Connection, report: RepairList) -> list[dict[str, Any
         ticket["hints"] = [_hint(hint) for hint in hints[-_MOST:]]
         ticket["tests"] = [_test(test) for test in tests.get(name, [])[-_MOST:]]
         ticket["next_step"] = lemons[name].next_step if name in lemons else _NEXT
+        ticket |= {"link": None, "ends": None, "evidence": [fault.id for fault in mine[-_MOST:]]}
         found.append(ticket)
     return found
 
@@ -267,6 +277,8 @@ def tickets_csv(found: Sequence[Mapping[str, Any]]) -> str:
                 f"{one['made']} {one['action']} {one['state']}: {one['reason']}" for one in ticket["hints"]
             ),
             "tests": "; ".join(map(_words, ticket["tests"])),
+            "ends": " and ".join(ticket["ends"] or ()),
+            "evidence": " ".join(ticket["evidence"]),
         }
         rows.append([{**ticket, **words}[name] for name in TICKET_COLUMNS])
     return csv_text(rows)

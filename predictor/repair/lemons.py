@@ -20,6 +20,7 @@ from predictor.history.arrays import Bools, Floats
 from predictor.repair.fleet_rate import Excess, excess
 from predictor.repair.records import (
     MEMORY_D,
+    TIMES,
     WINDOW_D,
     Downtime,
     NodeFault,
@@ -193,7 +194,6 @@ def _day(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M}"
 
 
-TIMES = 4.0
 FALSE_SHARE = 0.1
 _LEAST_SURE = 0.5
 # No list that people work through is longer; the count of all is told.

@@ -21,6 +21,7 @@ from predictor.history.families import family_of, is_serious
 from store.nodes.inventory import read_nodes
 from store.records.event import Device
 from store.records.hostlist import expand
+from store.records.job import FAILED_STATES
 from store.records.node import Node
 from store.records.verdict import Verdict
 from store.tables import schema
@@ -28,12 +29,13 @@ from store.verdicts.verdict_log import verdicts_between
 
 # Who shares a cause: so many nodes of one leaf, or of the fleet, within so long.
 _TOGETHER, _OF_LEAF, _OF_FLEET, _OF_FLEET_SHARE = timedelta(minutes=10), 3, 10, 0.02
-# FIELD B2: a job failed by a node's fault, if that came at most 10 min before its end or 5 min after.
-BEFORE_END, AFTER_END = timedelta(minutes=10), timedelta(minutes=5)
-FAILED_STATES = ("FAILED", "NODE_FAIL", "BOOT_FAIL")
 _STORAGE_OF_A_NODE = "disk"
 # What is judged (Meta's snapshot, FIELD A1), and how far back outages are remembered.
 WINDOW_D, MEMORY_D = 28, 90
+# What is listed fails at this many times the rate of its fleet's mean, or more.
+TIMES = 4.0
+# Attributes of events that hold a part's number, first choice first.
+SERIALS = ("serial", "cable_serial")
 # So many names go into one query.
 NAMES_AT_A_TIME = 400
 

@@ -10,10 +10,9 @@ import sqlalchemy as sa
 
 from predictor.history.arrays import Floats, Ints
 from predictor.repair.records import (
-    AFTER_END,
-    BEFORE_END,
     MEMORY_D,
     NAMES_AT_A_TIME,
+    SERIALS,
     WINDOW_D,
     Downtime,
     JobEnd,
@@ -22,6 +21,7 @@ from predictor.repair.records import (
     hosts_of,
 )
 from store.records.event import Device
+from store.records.job import AFTER_END, BEFORE_END
 from store.tables import schema
 
 # The signals of the repair list: what is counted of each node, and over which exposure it is compared.
@@ -172,8 +172,6 @@ def _blame(records: RepairRecords, reported: Mapping[str, NodeFindings]) -> None
 
 # A part stands out when it was bad on this share of the days on which any was, and more than once.
 DOMINANT = 0.6
-# Attributes of events that hold a part's number, first choice first.
-_SERIALS = ("serial", "cable_serial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +223,7 @@ def identified(connection: sa.Connection, parts: Mapping[str, FaultyPart | None]
     found = {}
     for node, part in known.items():
         reported = [about[fault.id] for fault in reversed(part.faults) if fault.id in about]
-        serials = (one[key] for one in reported for key in _SERIALS if one.get(key))
+        serials = (one[key] for one in reported for key in SERIALS if one.get(key))
         uuids = (one["uuid"] for one in reported if one.get("uuid"))
         found[node] = replace(
             part,

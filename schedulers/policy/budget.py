@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from schedulers.policy.facts import AVOIDING, Inputs, NodeFacts, acted_within, avoids, holds
+from schedulers.policy.facts import AVOIDING, Inputs, NodeFacts, acted_within, avoids, holds, is_of_link
 from schedulers.policy.settings import Budgets, Policy
 from store.database.known_nodes import is_counted
 from store.hints.hint_log import recent_hints
@@ -126,19 +126,21 @@ def held_nodes(inputs: Inputs, policy: Policy) -> frozenset[str]:
 
 
 def avoided_nodes(inputs: Inputs, policy: Policy) -> frozenset[str]:
-    """The nodes that we avoid, where that takes them out of use; none where it does not."""
-    if not inputs.avoid_takes:
-        return frozenset()
-    open_hints = (hint for hint in inputs.hints if hint.id not in inputs.costless)
+    """The nodes that we avoid, where that takes them out of use; where it does not, those for a link alone."""
+    open_hints = (hint for hint in inputs.hints if hint.id not in inputs.costless and _is_limited(hint, inputs))
     return inputs.still_avoided | {hint.node for hint in open_hints if avoids(hint) and _counts(hint, policy)}
 
 
 def avoided_within_hour(inputs: Inputs, policy: Policy) -> int:
-    """How many nodes we have come to avoid within the hour, where that takes them."""
-    if not inputs.avoid_takes:
-        return 0
+    """How many nodes we have come to avoid within the hour, of those."""
     acted = acted_within(inputs.hints, inputs.now, _HOUR_S, AVOIDING)
-    return len({hint.node for hint in acted if _counts(hint, policy) and hint.id not in inputs.costless})
+    counted = (hint for hint in acted if _counts(hint, policy) and hint.id not in inputs.costless)
+    return len({hint.node for hint in counted if _is_limited(hint, inputs)})
+
+
+def _is_limited(hint: Hint, inputs: Inputs) -> bool:
+    """Whether an `avoid` has a budget."""
+    return inputs.avoid_takes or is_of_link(hint)
 
 
 def spares(nodes: Sequence[NodeFacts], held: frozenset[str], avoided: frozenset[str] = frozenset()) -> int | None:

@@ -52,7 +52,8 @@ def within_limits(
 ) -> tuple[list[Proposal], list[TrippedGroup]]:
     """The proposals and the groups that trip: a hold that a limit refuses becomes an `avoid`.
 
-    Where an `avoid` takes a node out of use as a hold does, it has limits as well, and becomes a `watch`.
+    Where an `avoid` takes a node out of use as a hold does, it has limits as well, and becomes a `watch`; so does one
+    for a link everywhere, for one switch's log speaks of the links of many nodes.
     """
     open_hints = inputs.open_by_node()
     free = {
@@ -65,7 +66,7 @@ def within_limits(
     review = {trip.group: trip for trip in inputs.trips if trip.backlog == "review"}
     granted = []
     for proposal in proposals:
-        if inputs.avoid_takes and proposal.action == "avoid":
+        if proposal.action == "avoid" and (inputs.avoid_takes or proposal.evidence.link is not None):
             granted.append(_avoided(proposal, open_hints.get(proposal.node), limits, policy))
             continue
         if not proposal.holds or proposal.node in free:
@@ -100,7 +101,7 @@ class _Limits:
 
 
 def _avoided(proposal: Proposal, hint: Hint | None, limits: _Limits, policy: Policy) -> Proposal:
-    """An `avoid` that takes its node: granted and charged, or reduced to a `watch` that says why."""
+    """An `avoid` that has limits: granted and charged, or reduced to a `watch` that says why."""
     if proposal.is_control or is_held(hint, policy) or is_avoided(hint, policy):
         return proposal
     why = limits.refuse(proposal.facts) or limits.budget.refuse_avoid(proposal.facts)
@@ -224,12 +225,22 @@ def _amended(proposal: Proposal, hint: Hint, now: datetime, policy: Policy) -> t
     if proposal.action == hint.action and new.verdict not in (None, hint.evidence.verdict):
         evidence = replace(hint.evidence, verdict=new.verdict)
         return replace(hint, reason=proposal.reason, evidence=evidence, policy=version), "names a verdict"
+    if proposal.action == hint.action and _is_another_link(new, hint.evidence):
+        evidence = replace(hint.evidence, link=new.link, reasons=new.reasons)
+        return replace(hint, reason=proposal.reason, evidence=evidence, policy=version), "names a link"
     if RANK[hint.action] > RANK["avoid"] and not proposal.holds:
         return None  # a hold lapses when nothing speaks for it any more but a score
     if hint.valid_until - now < lasts / 2:
         again: HintState = "approved" if hint.state == "sent" else hint.state
         return replace(hint, valid_until=now + lasts, state=again, policy=version), "renewed"
     return None
+
+
+def _is_another_link(new: Evidence, before: Evidence) -> bool:
+    """Whether a soft hint that no fault or verdict is behind named none, or another one."""
+    if before.incident is not None or before.verdict is not None or new.link is None:
+        return False
+    return before.link is None or before.link.name != new.link.name
 
 
 def _state(proposal: Proposal, now: datetime, policy: Policy) -> tuple[HintState, str | None]:
@@ -268,7 +279,7 @@ def decide(inputs: Inputs, policy: Policy) -> Decision:
         key=lambda proposal: (
             proposal.facts.fault is None,
             not proposal.holds,
-            -(proposal.facts.score or 0.0),
+            -proposal.risk,
             proposal.node,
         )
     )

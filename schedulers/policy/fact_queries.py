@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from store.hints.control_group import ControlGroup
 from store.hints.hint_log import recent_hints
 from store.hints.holds import costless_hints, nodes_still_avoided, nodes_still_held
 from store.hints.stops import newest_trips
+from store.models.scores import LinkScore, link_scores_of, links_at_risk
 from store.nodes.node_states import (
     FaultSign,
     fault_signs,
@@ -33,6 +35,7 @@ from store.nodes.node_states import (
 )
 from store.nodes.shown_nodes import shown_out, shown_repairs
 from store.nodes.sidecars import silent_nodes
+from store.records.hint import OPEN_STATES, Hint
 from store.records.incident import Incident
 from store.records.verdict import Verdict
 from store.runs.jobs import running_jobs
@@ -77,6 +80,9 @@ _STALE = timedelta(hours=24)
 SILENT_AFTER_S = 900.0
 # A link that stands out is told once a day.
 _WATCHED = timedelta(hours=30)
+# Hosts that may be asked something for their links, whatever the share; links that are read of each, and those that
+# one node may invent: it must not hide the others.
+_LEAST_HOSTS, _LINKS_OF_HOST, _INVENTED = 8, 2, 64
 _NO_REASONS: tuple[str, ...] = ()
 
 
@@ -96,6 +102,7 @@ class _NodeRecords:
     watched: Mapping[str, Incident]
     victims: Mapping[str, Verdict]
     causes: Mapping[str, Verdict]
+    links: Mapping[str, tuple[LinkScore, ...]]
 
 
 def gather(
@@ -114,12 +121,14 @@ def gather(
     places = node_places(connection)
     expected, silent = silent_nodes(connection, now, now - timedelta(seconds=silent_after_s))
     scored = newest_scores(connection, _HORIZON_H, now, since=now - _STALE)
-    seen = _look(connection, policy, now, (places, silent, group, None), scored)
     window = timedelta(seconds=max(3600.0, policy.breaker.window_s))
+    hints = tuple(recent_hints(connection, now, window))
+    links = _links(connection, policy, now, hints, len(places))
+    seen = _look(connection, policy, now, (places, silent, group, None), scored, links)
     return Inputs(
         now,
         _nodes(places, seen, now),
-        tuple(recent_hints(connection, now, window)),
+        hints,
         still_held=nodes_still_held(connection, now),
         stop=effective_stop(connection, policy),
         trips=newest_trips(connection),
@@ -154,6 +163,7 @@ def _look(
     now: datetime,
     shared: tuple[Sequence[Any], frozenset[str], ControlGroup | None, datetime | None],
     scored: tuple[datetime | None, Mapping[str, float]],
+    links: Mapping[str, tuple[LinkScore, ...]] = MappingProxyType({}),
 ) -> _NodeRecords:
     places, silent, group, until = shared
     moment, scores = scored
@@ -185,12 +195,44 @@ def _look(
         watched_links(connection, now - _WATCHED, now, until),
         {node: verdict for node, verdict in excused if verdict is not None},
         causes.own,
+        {node: found for node, found in links.items() if not causes.takes_links(node)},
     )
+
+
+def _links(
+    connection: sa.Connection, policy: Policy, now: datetime, hints: Iterable[Hint], nodes: int
+) -> dict[str, tuple[LinkScore, ...]]:
+    """Each host's links that something of their own speaks against, and those that open hints are of, by risk.
+
+    Of `budgets.avoid_percent` of the nodes at the most, or eight, the riskiest: where more links fall, none of them is
+    to blame, or somebody makes it up. As of nodes, a score that is older than its horizon says nothing of now.
+    """
+    open_links = {
+        hint.evidence.link.name: hint.node
+        for hint in hints
+        if hint.state in OPEN_STATES and hint.evidence.link is not None
+    }
+    window, asked = (now - _STALE, now), set(open_links.values())
+    most = max(_LEAST_HOSTS, int(nodes * policy.budgets.avoid_percent / 100))
+    least = policy.thresholds.watch * policy.thresholds.release_ratio
+    told = links_at_risk(connection, _HORIZON_H, window, least, _LINKS_OF_HOST * most + _INVENTED)
+    by_link = {one.link: one for one in (*told, *link_scores_of(connection, _HORIZON_H, window, sorted(open_links)))}
+    found: dict[str, list[LinkScore]] = {}
+    room = most - len(asked)
+    for one in sorted(by_link.values(), key=lambda one: (-(one.own_risk or 0.0), one.link)):
+        if one.node is None or not (one.own_reasons or one.link in open_links):
+            continue
+        if one.node not in found and one.node not in asked:
+            if room <= 0:
+                continue
+            room -= 1
+        found.setdefault(one.node, []).append(one)
+    return {node: tuple(links) for node, links in found.items()}
 
 
 def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[NodeFacts]:
     """The facts of each node."""
-    group, reasons, jobs = seen.control, seen.reasons, seen.jobs
+    group, reasons, jobs, links = seen.control, seen.reasons, seen.jobs, seen.links
     # By place, for there are as many as nodes.
     return [
         NodeFacts(
@@ -204,7 +246,7 @@ def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[Nod
             seen.faults.get(node),
             node in seen.out,
             # Drawn among those alone of which their score asks something: a draw costs, and nodes are many.
-            group is not None and node in reasons and group.holds(node, now),
+            group is not None and (node in reasons or node in links) and group.holds(node, now),
             domain,
             # Where no job is known at all, nothing tells who is idle.
             node not in jobs if jobs else None,
@@ -216,6 +258,7 @@ def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[Nod
             watched=seen.watched.get(node),
             victim_of=seen.victims.get(node),
             verdict=seen.causes.get(node),
+            links=() if node in seen.out or node in seen.faults or node in seen.silent else links.get(node, ()),
         )
         for node, rack, leaf, driver, domain, gpus in places
     ]

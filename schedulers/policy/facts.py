@@ -19,6 +19,7 @@ from schedulers.policy.settings import Stop
 from store.hints.check_log import check_name
 from store.hints.hint_log import ACTOR_POLICY
 from store.hints.stops import Trip
+from store.models.scores import LinkScore
 from store.nodes.node_states import FaultSign
 from store.records.event import CAUSES, Cause
 from store.records.hint import OPEN_STATES, Hint, HintAction
@@ -127,6 +128,7 @@ class NodeFacts:
     watched: Incident | None = None
     victim_of: Verdict | None = None
     verdict: Verdict | None = None
+    links: tuple[LinkScore, ...] = ()
 
     @property
     def is_confirmed(self) -> bool:
@@ -187,6 +189,11 @@ def acted(hint: Hint) -> datetime:
 def holds(hint: Hint) -> bool:
     """Whether an open hint keeps work off its node, or would."""
     return hint.state in OPEN_STATES and hint.action in HOLDING and not hint.is_control
+
+
+def is_of_link(hint: Hint) -> bool:
+    """Whether a link of the node called for a hint."""
+    return hint.evidence.link is not None
 
 
 def avoids(hint: Hint) -> bool:

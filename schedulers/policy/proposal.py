@@ -4,7 +4,9 @@
 
 A confirmed fault, or two independent detectors, call for a hold (`cordon`, `drain`). A score alone calls for a soft
 hint (`watch`, `avoid`), by the thresholds that follow from the size of the job (`schedulers/policy/thresholds.py`).
-Budgets, the breaker and the kill switch come later (`schedulers/policy/decision.py`).
+So does what a link of it is likely to be lost by: the graver of the two is asked, they are not added up, for the
+node's own score knows its lost links already. Budgets, the breaker and the kill switch come later
+(`schedulers/policy/decision.py`).
 
 A verdict by which others suffer from a part of the node calls for a hold, too; of a node whose faults another's failure
 explains nothing is asked but a `watch` that names it (`schedulers/policy/shared_causes.py`).
@@ -21,10 +23,13 @@ from fnmatch import fnmatchcase
 from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, Pair, closed_at
 from schedulers.policy.settings import Policy, Validity
 from schedulers.policy.thresholds import ActionThresholds, failure_gpu_h, steps
+from store.models.scores import LinkScore
 from store.records.event import Action
-from store.records.hint import Evidence, Hint, HintAction, HintCost, HintWitness, JobOnNode
+from store.records.hint import Evidence, Hint, HintAction, HintCost, HintLink, HintWitness, JobOnNode
 
 _HOUR = timedelta(hours=1)
+# Of a link as many events are named as of a score's reason.
+_MOST_EVENTS = 20
 
 
 def validity_of(action: HintAction, validity: Validity) -> timedelta:
@@ -82,6 +87,11 @@ class Proposal:
         """Whether it would keep work off the node."""
         return self.action in HOLDING
 
+    @property
+    def risk(self) -> float:
+        """By what those of one kind are served first: the node's own score, or that of its riskiest link, 0-1."""
+        return max(self.facts.score or 0.0, *((one.stop_risk or 0.0) for one in self.facts.links), 0.0)
+
 
 def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | None) -> Proposal | None:
     """What a node calls for; nothing when it is out already (somebody is at it) or its owner has opted out.
@@ -89,9 +99,10 @@ def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hin
     It is out where an outage is told and a scheduler itself shows it so: the word of one source hides no fault.
     """
     # Nearly every node is well: that is found out first.
+    softly = facts.watched is not None or facts.victim_of is not None or bool(facts.links)
     if (
         (facts.out and facts.is_shown_out)
-        or not (facts.is_confirmed or _is_risky(facts, policy) or facts.watched is not None or facts.victim_of)
+        or not (facts.is_confirmed or _is_risky(facts, policy) or softly)
         or is_opted_out(facts.node, policy)
     ):
         return None
@@ -120,10 +131,10 @@ def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | 
         cause = facts.victim_of
         reason = f"foreshock: not this node's fault: {cause.cause_class} {cause.name[:100]}: {cause.reason[:200]}"
         return Proposal(facts, "watch", reason, replace(score, verdict=cause.id))
-    if facts.watched is not None and not _is_risky(facts, policy):
-        where = f"{facts.watched.device.words(facts.watched.name)}: {facts.watched.message[:200]}"
-        return Proposal(facts, "watch", f"foreshock: {where}", replace(score, incident=facts.watched.id))
-    return _of_score(facts, steps_for(facts, inputs, policy), score, open_hint)
+    risky = _of_score(facts, steps_for(facts, inputs, policy), score, open_hint) if _is_risky(facts, policy) else None
+    calls = (risky, _of_watched(facts, score), _of_link(facts, inputs, policy, open_hint))
+    # Of calls for the same the first one.
+    return max((one for one in calls if one is not None), key=lambda one: RANK[one.action], default=None)
 
 
 def steps_for(facts: NodeFacts, inputs: Inputs, policy: Policy) -> ActionThresholds:
@@ -131,9 +142,14 @@ def steps_for(facts: NodeFacts, inputs: Inputs, policy: Policy) -> ActionThresho
 
     What was learned elsewhere alone, a prior, asks no more than to watch: nobody has seen here that it is right.
     """
-    gpus = facts.gpus or policy.costs.node_gpus
-    found = steps(policy.thresholds, policy.costs, job_gpus(facts, inputs, policy), gpus)
+    found = _steps(facts, inputs, policy)
     return ActionThresholds(found.watch, math.inf, math.inf) if inputs.of_prior else found
+
+
+def _steps(facts: NodeFacts, inputs: Inputs, policy: Policy) -> ActionThresholds:
+    """The thresholds whatever the score is of."""
+    gpus = facts.gpus or policy.costs.node_gpus
+    return steps(policy.thresholds, policy.costs, job_gpus(facts, inputs, policy), gpus)
 
 
 def is_opted_out(node: str, policy: Policy) -> bool:
@@ -171,20 +187,58 @@ def _of_two(facts: NodeFacts, pair: Pair, score: Evidence) -> Proposal:
     return Proposal(facts, "cordon", f"foreshock: two detectors: {' and '.join(detectors)}", evidence)
 
 
+def _of_watched(facts: NodeFacts, score: Evidence) -> Proposal | None:
+    """What an NVLink asks that stands out and is no fault yet."""
+    if facts.watched is None:
+        return None
+    where = f"{facts.watched.device.words(facts.watched.name)}: {facts.watched.message[:200]}"
+    return Proposal(facts, "watch", f"foreshock: {where}", replace(score, incident=facts.watched.id))
+
+
 def _of_score(facts: NodeFacts, limits: ActionThresholds, score: Evidence, open_hint: Hint | None) -> Proposal | None:
     """What the score alone asks."""
     if facts.score is None:
         return None
     avoids = facts.score >= limits.avoid
     evidence = replace(score, threshold=limits.avoid if avoids else limits.watch)
-    if facts.job is not None:
-        evidence = replace(evidence, job=JobOnNode(facts.job.job, facts.job.run, facts.job.gpus))
     reason = f"foreshock: risk {100 * facts.score:.0f} % within 24 h"
     reason += f": {facts.reasons[0][:200]}" if facts.reasons else ""
+    return Proposal(facts, "avoid" if avoids else "watch", reason, _of_risk(facts, evidence, open_hint))
+
+
+def _of_link(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | None) -> Proposal | None:
+    """What the riskiest link asks that something of its own speaks against; an `avoid` by what a loss does to jobs."""
+    worst = next((one for one in facts.links if one.own_reasons), None)
+    limits = _steps(facts, inputs, policy)
+    if worst is None or worst.own_risk is None or worst.own_risk < limits.watch:
+        return None
+    avoids = worst.stop_risk is not None and worst.stop_risk >= limits.avoid
+    told, threshold = worst.own_reasons, limits.avoid if avoids else limits.watch
+    link = HintLink(
+        worst.link,
+        worst.ends,
+        worst.score,
+        worst.horizon_h,
+        worst.own_risk,
+        worst.stop_risk,
+        threshold,
+        tuple(event for reason in told for event in reason.events)[:_MOST_EVENTS],
+        worst.time,
+    )
+    evidence = Evidence(score=facts.score, horizon_h=24, reasons=tuple(reason.text for reason in told), link=link)
+    reason = f"foreshock: link {worst.link[:100]}, which is {100 * worst.score:.0f} % likely to be lost within 24 h"
+    reason += f": {told[0].text[:200]}"
+    return Proposal(facts, "avoid" if avoids else "watch", reason, _of_risk(facts, evidence, open_hint))
+
+
+def _of_risk(facts: NodeFacts, evidence: Evidence, open_hint: Hint | None) -> Evidence:
+    """The same with the job that is at risk, and for the record alone where the node is left alone."""
+    if facts.job is not None:
+        evidence = replace(evidence, job=JobOnNode(facts.job.job, facts.job.run, facts.job.gpus))
     # What was asked before the node was drawn runs its course.
     if facts.control and (open_hint is None or open_hint.state == "shadow"):
         evidence = replace(evidence, control=True)
-    return Proposal(facts, "avoid" if avoids else "watch", reason, evidence)
+    return evidence
 
 
 def is_unfounded(facts: NodeFacts, hint: Hint, inputs: Inputs, policy: Policy) -> bool:
@@ -197,10 +251,22 @@ def is_unfounded(facts: NodeFacts, hint: Hint, inputs: Inputs, policy: Policy) -
         return True
     if hint.action == "watch" and (facts.watched is not None or facts.victim_of is not None):
         return False
-    if facts.score is None:  # that is not low; but of a cordon that was turned down the fault is over
-        return hint.evidence.incident is not None
-    limits = steps_for(facts, inputs, policy)
+    limits, link = steps_for(facts, inputs, policy), hint.evidence.link
+    if any(_link_speaks(one, hint, _steps(facts, inputs, policy), policy) for one in facts.links):
+        return False
+    if link is not None and all(one.link != link.name for one in facts.links):
+        return False  # nobody has scored it of late
+    if facts.score is None:  # that is not low; but a link that was scored anew is calm, a cordon's fault is over
+        return link is not None or hint.evidence.incident is not None
     present = limits.watch if hint.action == "watch" else limits.avoid
     raised_by = hint.evidence.threshold
     line = present if raised_by is None else min(present, raised_by)
     return facts.score < line * policy.thresholds.release_ratio
+
+
+def _link_speaks(one: LinkScore, hint: Hint, limits: ActionThresholds, policy: Policy) -> bool:
+    """Whether a link is not calm enough yet for a soft hint on its host to end."""
+    risk, present = (one.own_risk, limits.watch) if hint.action == "watch" else (one.stop_risk, limits.avoid)
+    raised_by = hint.evidence.link
+    line = present if raised_by is None else min(present, raised_by.threshold)
+    return bool(one.own_reasons) and risk is not None and risk >= line * policy.thresholds.release_ratio

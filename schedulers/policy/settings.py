@@ -119,7 +119,7 @@ class Budgets:
     per_hour: int = 4
     per_nvlink_domain: int = 2
     keep_spares: int = 0  # idle nodes that must be left after a hold; what is not known to be idle is no spare
-    # The same of `avoid`, where a scheduler takes a node out of use for it (Slurm's soft: reservation).
+    # The same of `avoid`, where a scheduler takes a node out of use for it (Slurm's soft: reservation), and for a link.
     avoid_nodes: int = 16
     avoid_percent: float = 4.0
     avoid_per_rack: int = 4

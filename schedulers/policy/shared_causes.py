@@ -40,6 +40,8 @@ _OF_A_NODE: frozenset[CauseClass] = frozenset({"gpu", "nvlink", "nvswitch", "nic
 _MEMORY_XIDS = frozenset({48, 64, 94, 95, 140})
 _HARD_XIDS = _MEMORY_XIDS | {79}
 _NVLINK_XIDS = frozenset({74, 137, *range(144, 151)})
+# What many links may fall by at once: while it stands, none of them is to blame.
+_OF_MANY_LINKS: frozenset[CauseClass] = frozenset({"switch", "rack", "power", "cooling", "planned"})
 _SEVERAL = 3  # nodes whose word is enough
 _HOLDS = 0.9  # the least probability of a verdict that holds the node that it names
 _OF_THE_MACHINE: frozenset[Cause] = frozenset({"hardware", "fabric", "driver", "host"})
@@ -93,6 +95,11 @@ class SharedCauses:
     def standing(self, node: str) -> Verdict | None:
         """The likeliest verdict that stands now and from which a node suffers."""
         return next((one for one in self.behind.get(node, ()) if one.state in STANDING_STATES), None)
+
+    def takes_links(self, node: str) -> bool:
+        """Whether something stands now by which a node's links may fall though nothing is wrong with them."""
+        behind = self.behind.get(node, ())
+        return any(one.cause_class in _OF_MANY_LINKS and one.state in STANDING_STATES for one in behind)
 
 
 def read_causes(connection: sa.Connection, policy: Policy, since: datetime, now: datetime) -> SharedCauses:

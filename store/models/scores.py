@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
+from statistics import median
 from typing import Any, TypeAlias
 
 import orjson
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 
 from store.records.score import Reason, Score
 from store.tables import schema
-from store.tables.bulk_rows import copy_text, escaped, insert_rows, upsert
+from store.tables.bulk_rows import copy_text, escaped, insert_rows, is_one_of, upsert
 from store.tables.pages import answer_rows
 
 _TABLE = schema.link_scores
@@ -19,7 +20,12 @@ _TABLE = schema.link_scores
 
 @dataclass(frozen=True, slots=True)
 class LinkScore:
-    """The probability that a link is lost in (time, time + horizon_h]; `ends` are the names of both its ends."""
+    """The probability that a link is lost in (time, time + horizon_h]; `ends` are the names of both its ends.
+
+    `node`: the host at its end; None between two switches. `own_risk`: what the link's own signs add to the probability
+    of one that shows nothing, whatever its neighbours show; None: not told. `stop_risk`: the same probability that it
+    is lost and that this stops the job on its host; None: nobody has seen here that one could tell.
+    """
 
     link: str
     ends: tuple[str, ...]
@@ -28,6 +34,14 @@ class LinkScore:
     score: float
     reasons: tuple[Reason, ...]
     model: str
+    node: str | None = None
+    own_risk: float | None = None
+    stop_risk: float | None = None
+
+    @property
+    def own_reasons(self) -> tuple[Reason, ...]:
+        """What speaks against this link itself: reasons that events of its own are behind."""
+        return tuple(reason for reason in self.reasons if reason.contribution > 0 and reason.events)
 
 
 def save_link_scores(connection: sa.Connection, horizon_h: int, scores: Sequence[LinkScore]) -> None:
@@ -45,6 +59,12 @@ def newest_link_scoring(connection: sa.Connection, horizon_h: int) -> datetime |
     return newest
 
 
+def usual_link_score(connection: sa.Connection, horizon_h: int) -> float:
+    """The median probability of all links of the newest scoring; 0 where there is none."""
+    scores = connection.scalars(sa.select(_TABLE.c.score).where(_TABLE.c.horizon_h == horizon_h)).all()
+    return float(median(scores)) if scores else 0.0
+
+
 def link_score_page(
     connection: sa.Connection, horizon_h: int, limit: int, after: tuple[float, str] | None = None
 ) -> list[dict[str, Any]]:
@@ -55,6 +75,33 @@ def link_score_page(
         query = query.where(sa.or_(_TABLE.c.score < after[0], same))
     query = query.order_by(_TABLE.c.score.desc(), _TABLE.c.link).limit(limit)
     return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def links_at_risk(
+    connection: sa.Connection, horizon_h: int, window: tuple[datetime, datetime], least: float, most: int
+) -> list[LinkScore]:
+    """The `most` links of the highest `own_risk`, from `least` on, scored in (since, until], the riskiest first."""
+    query = _link_query(horizon_h, window).where(_TABLE.c.own_risk >= least)
+    query = query.order_by(_TABLE.c.own_risk.desc(), _TABLE.c.link).limit(most)
+    return [_link_score(row) for row in connection.execute(query).mappings()]
+
+
+def link_scores_of(
+    connection: sa.Connection, horizon_h: int, window: tuple[datetime, datetime], links: Sequence[str]
+) -> list[LinkScore]:
+    """Those of some links, as far as their `own_risk` is told."""
+    query = _link_query(horizon_h, window).where(is_one_of(connection, _TABLE.c.link, links))
+    return [_link_score(row) for row in connection.execute(query).mappings()] if links else []
+
+
+def _link_query(horizon_h: int, window: tuple[datetime, datetime]) -> sa.Select[Any]:
+    since, until = window
+    query = sa.select(_TABLE).where(_TABLE.c.horizon_h == horizon_h, _TABLE.c.time > since, _TABLE.c.time <= until)
+    return query.where(_TABLE.c.own_risk.is_not(None))
+
+
+def _link_score(row: sa.RowMapping) -> LinkScore:
+    return LinkScore(**{**row, "ends": tuple(row["ends"]), "reasons": _read_reasons(row["reasons"])})
 
 
 def score_history(connection: sa.Connection, node: str, since: datetime) -> list[Score]:

@@ -85,6 +85,26 @@ class HintCost:
 
 
 @dataclass(frozen=True, slots=True)
+class HintLink:
+    """The link of the node for which a hint was made, as a scoring of links at `time` said.
+
+    `score`: how likely it is lost within `horizon_h` hours; `own_risk`: what its own signs add to that; `stop_risk`:
+    that its loss stops the job on the node, None where that is not known. `threshold`: what `own_risk` (of an `avoid`:
+    `stop_risk`) passed. `events`: what speaks against it.
+    """
+
+    name: str
+    ends: tuple[str, ...]
+    score: float
+    horizon_h: int
+    own_risk: float
+    stop_risk: float | None
+    threshold: float
+    events: tuple[str, ...]
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedHold:
     """A hold that a limit refuses: for which incident (or `score`) the node calls for it, and since when."""
 
@@ -128,7 +148,8 @@ class Evidence:
     `job_nodes`: of a hint on a job. `code`: of the fault, for the breaker. `held`: why a hold became an `avoid`.
     `acted`: when the hint was made or escalated. `quiet`: the quiet hours that it waits for. `control`: written down
     only. `review`: a person decides, whatever the mode. `approvals`: of people, while it still needs another's.
-    `verdict`: the id of the one that names the node, or that explains what the node shows.
+    `verdict`: the id of the one that names the node, or that explains what the node shows. `link`: of a hint that a
+    link of the node calls for; `reasons` are then that link's.
     """
 
     score: float | None = None
@@ -160,6 +181,7 @@ class Evidence:
     approved: StateChange | None = None
     closed: StateChange | None = None
     verdict: str | None = None
+    link: HintLink | None = None
     other: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -295,6 +317,18 @@ _READERS: Mapping[str, _Reader] = {
     "approved": _CHANGE,
     "closed": _CHANGE,
     "verdict": _text,
+    "link": _part(
+        HintLink,
+        name=_text,
+        ends=_list_of(_text),
+        score=_number,
+        horizon_h=_whole,
+        own_risk=_number,
+        stop_risk=_optional(_number),
+        threshold=_number,
+        events=_list_of(_text),
+        time=_moment,
+    ),
 }
 
 

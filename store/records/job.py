@@ -8,13 +8,16 @@ The run is the job's name: its attempts share it. The record rides in an `Event`
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from store.records.event import Event, parse_time
 
 # By what the lost work of runs can be grouped.
 LossKey: TypeAlias = Literal["device", "node", "leaf", "code", "driver", "run", "cause"]
+# FIELD B2: a job failed by a node's fault, if that came at most 10 min before its end or 5 min after.
+BEFORE_END, AFTER_END = timedelta(minutes=10), timedelta(minutes=5)
+FAILED_STATES = ("FAILED", "NODE_FAIL", "BOOT_FAIL")
 
 
 @dataclass(frozen=True, slots=True)

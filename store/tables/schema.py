@@ -66,16 +66,12 @@ ledgers = sa.Table(  # each run's goodput ledger as it was last computed
     sa.Column("ledger", sa.JSON, nullable=False),
 )
 
-folded_logs = (
-    sa.Table(  # a run's log as its ledger needs it: plain stretches are one line each (`goodput/log/folded_log.py`)
-        "folded_logs",
-        metadata,
-        sa.Column("run", sa.Text, primary_key=True),
-        sa.Column(
-            "version", sa.BigInteger, nullable=False
-        ),  # counts the writes: of two writers the later one gives way
-        sa.Column("folded", sa.LargeBinary, nullable=False),  # zstd of JSON
-    )
+folded_logs = sa.Table(  # a run's log as its ledger needs it: plain stretches are a line (`goodput/log/folded_log.py`)
+    "folded_logs",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),  # counts the writes: of two writers the later one gives way
+    sa.Column("folded", sa.LargeBinary, nullable=False),  # zstd of JSON
 )
 
 log_news = sa.Table(  # lines of runs' logs that no folded log has yet: a row a batch and run, gone once they are in
@@ -171,7 +167,11 @@ link_scores = sa.Table(  # each link's newest score; a scoring takes the place o
     sa.Column("ends", sa.JSON, nullable=False),
     sa.Column("reasons", sa.JSON, nullable=False),
     sa.Column("model", sa.Text, nullable=False),
+    sa.Column("node", sa.Text),  # the host at its end; null: between two switches
+    sa.Column("own_risk", sa.Float),
+    sa.Column("stop_risk", sa.Float),
     sa.Index(None, "horizon_h", "score"),
+    sa.Index(None, "horizon_h", "own_risk"),
 )
 
 

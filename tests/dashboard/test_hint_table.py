@@ -184,3 +184,14 @@ def test_text_of_others_is_text_in_the_table() -> None:
     (row,) = hint_table.rows([hint], {evil: incident}, NOW)
     assert all("\u202e" not in str(value) and "\n" not in str(value) for value in row.values())
     assert row["evidence"] == "incidents?incident=a%E2%80%AEb%0A%3Fx%3D1%26y"
+
+
+def test_a_hint_of_a_link_has_it_for_its_device() -> None:
+    """An incident goes before it; what is no link is none."""
+    hint = HintJson(id="h", node="n", action="watch", state="shadow", evidence={"link": {"name": "leaf-03/12"}})
+    (row,) = hint_table.rows([hint], {}, NOW)
+    assert row["device"] == "link leaf-03/12"
+    (row,) = hint_table.rows(
+        [HintJson(id="h", node="n", action="watch", state="shadow", evidence={"link": 3})], {}, NOW
+    )
+    assert row["device"] == "\u2013"

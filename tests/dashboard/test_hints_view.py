@@ -414,3 +414,37 @@ def test_who_has_given_one_of_two_approvals_is_not_asked_again(drawn: Opened, ap
         assert "`v@example.com` (through web), 3 min ago · 03:09:00 UTC; **1 of 2**: it needs another person" in seen(
             shown
         )
+
+
+LINK = {"name": "leaf-03/12", "ends": ["leaf-03 port 12", "gpu-017 port 1"], "score": 0.31, "horizon_h": 24}
+
+
+def test_a_hint_of_a_link_says_which_and_how_likely_it_is_lost(drawn: Opened, api: Any) -> None:
+    """On the card with both ends; the node's own risk is called so."""
+    told = {"link": LINK | {"stop_risk": 0.08}, "score": 0.004, "reasons": ["7 link flaps in 7 days"]}
+    given_hints(api, {"state": "shadow", "action": "avoid", "evidence": told | {"held": "avoid budget: 16 nodes"}})
+    said = seen(drawn("hints")).replace("\\", "")
+    assert (
+        "**Link:** leaf-03/12, between leaf-03 port 12 and gpu-017 port 1: 31 % to be lost within 24 h, "
+        "8 % that its loss stops the job" in said
+    )
+    assert "**Risk of the node itself within 24 h:** 0.4 %" in said
+    assert "**Lowered from an avoid:** avoid budget: 16 nodes" in said
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [
+        (None, ""),
+        ("x", ""),
+        ({}, ""),
+        ({"name": "l/1"}, "l/1"),
+        ({"name": "l/1", "ends": 3, "score": "x", "stop_risk": None}, "l/1"),
+        ({"name": "![x](http://evil)", "ends": ["[a](b)"]}, "\\!\\[x\\]\\("),
+    ],
+)
+def test_whatever_the_link_is_it_has_words_and_no_markup(link: Any, says: str) -> None:
+    """What a server may have of it."""
+    text = hint_card.link_text(link)
+    assert text.startswith(says) if says else text == ""
+    assert "](" not in text

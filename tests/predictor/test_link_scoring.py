@@ -10,7 +10,7 @@ from api.app import create_app
 from api.server.settings import ApiSettings, Intervals
 from cli.main import foreshock
 from predictor.dataset.folds import NoDataError
-from predictor.links.scoring import score_links
+from predictor.links.scoring import said_of_others, score_links
 from predictor.model.fit import TooFewPositivesError
 from store.database.connections import writing
 from store.models.scores import LinkScore, link_score_page, save_link_scores
@@ -86,3 +86,16 @@ def test_what_cannot_be_learned_is_said(engine: sa.Engine) -> None:
     put(engine, [flap("gpu-1", 3), flap("gpu-1", 50)])
     with pytest.raises(TooFewPositivesError):
         score_links(engine, day(58))
+
+
+@pytest.mark.parametrize(
+    ("flaps", "losses", "says"),
+    [
+        (3.0, 9.0, "3 other links of its switch were lost in 24 h"),
+        (0.0, 9.0, "other links of its switch were lost 9 times in 28 days"),
+        (float("nan"), 1.0, "other links of its switch were lost 1 time in 28 days"),
+    ],
+)
+def test_what_neighbours_show_is_said_of_the_time_in_which_they_do(flaps: float, losses: float, says: str) -> None:
+    """Not "0 other links" where what was lost lies further back."""
+    assert said_of_others({"leaf_flaps_24h": flaps, "leaf_outages_28d": losses}) == says

@@ -92,6 +92,34 @@ def test_of_a_host_with_several_cables_each_port_is_a_link_of_its_own(engine: sa
     assert [found[0] for found in losses(engine)] == ["gpu-1/mlx5_0", "gpu-1/mlx5_3", "gpu-1/mlx5_3"]
 
 
+@pytest.mark.parametrize(
+    ("device", "name", "link"),
+    [
+        (Device("port", uuid="0xB83FD20300200061"), "mlx5_3", "leaf-1/2"),
+        (Device("port", uuid="0xb83fd20300200062"), None, "gpu-1/0xb83fd20300200062"),
+        (Device("hca", pci="0000:0f:00.0"), "mlx5_3", "leaf-0/2"),
+        (Device("port"), "mlx5_9", "gpu-1/mlx5_9"),
+    ],
+)
+def test_the_topology_may_name_which_cable_of_a_host_it_is(
+    engine: sa.Engine, device: Device, name: str | None, link: str
+) -> None:
+    """By the GUID of its port, or by the adapter's name where that has one port alone."""
+    put(engine, [flap("gpu-1", 5, device=device, name=name)], rails=3)
+    told = {"peer": "gpu-1", "peer_type": "hca"}
+    with writing(engine).begin() as connection:
+        append_links(
+            connection,
+            [
+                {**told, "switch": "leaf-0", "port": 2, "peer_port": 1, "hca": "mlx5_3"},
+                {**told, "switch": "leaf-1", "port": 2, "peer_port": 2, "peer_port_guid": "0xb83fd20300200061"},
+                {**told, "switch": "leaf-1", "port": 7, "peer_port": 1, "hca": "mlx5_9"},
+                {**told, "switch": "leaf-2", "port": 2, "peer_port": 3, "hca": "mlx5_9"},
+            ],
+        )
+    assert [one[0] for one in losses(engine)] == [link]
+
+
 def test_a_node_that_invents_ports_makes_no_more_links_than_a_node_may_have(engine: sa.Engine) -> None:
     """The first by name stay, whoever asks; other nodes' links are what they were."""
     put(engine, [flap("gpu-1", 3 + n / 100, name=f"mlx5_{n}") for n in range(100)] + [flap("gpu-2", 5)], rails=2)

@@ -14,8 +14,10 @@ from schedulers.policy.settings import Breaker, Budgets, Policy, SharedCauseRule
 from store.database.connections import writing
 from store.events.append import append_nodes
 from store.hints.hint_log import read_hints
+from store.models.scores import LinkScore, save_link_scores
 from store.records.incident import Incident
 from store.records.node import Node
+from store.records.score import Reason
 from store.records.verdict import Verdict
 from store.tables import hint_tables, schema
 from store.verdicts.verdict_log import VerdictChange, closed, save_changes
@@ -222,3 +224,26 @@ def test_a_look_back_sees_the_same(engine: sa.Engine) -> None:
         before = look_back(connection, ACT, NOW - HOUR)
     assert {facts.node for facts in then.nodes if facts.victim_of} == set(FOUR)
     assert not any(facts.is_confirmed for facts in (*then.nodes, *before.nodes))
+
+
+@pytest.mark.parametrize(
+    ("told", "asks"),
+    [
+        (verdict(), None),
+        (verdict("power"), None),
+        (verdict("planned"), None),
+        (verdict("cable"), "watch"),  # it is the link itself
+        (verdict("storage"), "watch"),
+        (closed(verdict()), "watch"),
+    ],
+)
+def test_while_a_switch_is_down_its_links_speak_against_no_host(
+    engine: sa.Engine, told: Verdict, asks: str | None
+) -> None:
+    """They fall with it; a link of a node beside it speaks, and so they do once it is over."""
+    keep(engine, [said(node, "ib_port") for node in FOUR], told)
+    why = (Reason("9 link flaps in 24 h", 0.3, ("e",)),)
+    with writing(engine).begin() as connection:
+        for_nodes = [LinkScore(f"l/{node}", ("a", "b"), 24, NOW, 0.3, why, "m", node, 0.3) for node in ("n0", "x")]
+        save_link_scores(connection, 24, for_nodes)
+    assert asked(engine) == {"x": "watch"} | ({} if asks is None else {"n0": asks})
