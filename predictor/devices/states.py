@@ -128,7 +128,9 @@ def _steps(events: Precursors, outages: OutageLog, rank: Ints) -> _Steps:
     where = events.node[said] * len(rank) + rank[events.device[said]]
     # The first of each: events stand in order of time within their node.
     _, first = np.unique((where * len(FAMILIES) + events.family[said]) * hours + hour - since, return_index=True)
-    signs = said[np.sort(first)]
+    kept = np.zeros(len(said), dtype=np.bool_)
+    kept[first] = True
+    signs = said[kept]
     ended = np.flatnonzero(outages.end_ms < FAR_FUTURE_MS)
     empty = int(rank[-1])
     sizes = (len(signs), len(outages.node), len(ended))
@@ -179,8 +181,8 @@ def _run(steps: _Steps, rows: Rows, names: int, types: Ints) -> tuple[Ints, Ints
     pair, its = distinct(row * names + steps.device[step], len(rows) * names)
     of_row, device = np.divmod(pair, names)
     run = _Run(of_row, types[device])
-    # All rows' first steps, then their second ones.
-    order = np.lexsort((row, turn))
+    # All rows' first steps, then their second ones; the rows stand in order, and of turns there are few.
+    order = np.argsort(turn.astype(np.uint8), kind="stable")
     bounds = np.searchsorted(turn[order], np.arange(int(count.max(initial=0)) + 1))
     for begin, until in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         at = order[begin:until]
