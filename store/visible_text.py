@@ -23,6 +23,8 @@ _INVISIBLE = frozenset(
 ) | frozenset(map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
 # A spreadsheet takes a cell that begins so for a formula; in East Asian locales the full-width signs too.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%")
+# Where a list of a spreadsheet is separated by semicolons, what stands behind one is a cell, too.
+_BEHIND_SEMICOLON = re.compile(r";( *)(?=[=+\-@|%\uff1d\uff0b\uff0d\uff20])")
 _NUMBER = re.compile(r"[+-]?\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,5})?", re.ASCII | re.IGNORECASE)
 
 
@@ -77,10 +79,10 @@ def html_text(value: object) -> str:
 
 
 def csv_value(value: Any) -> Any:
-    """A cell of CSV: text that a spreadsheet would take for a formula begins with an apostrophe. Numbers stay."""
+    """A cell of CSV: what a spreadsheet would take for a formula begins with an apostrophe. Numbers stay."""
     if not isinstance(value, str):
         return value
-    said = visible(value)
+    said = _BEHIND_SEMICOLON.sub(r";\1'", visible(value))
     is_formula = value.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(value)
     return f"'{said}" if is_formula else said
 

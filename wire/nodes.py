@@ -207,8 +207,8 @@ class RiskiestNodeJson(JsonObject, frozen=True, kw_only=True):
     """A node to check: its risk of 24 h, and what keeping it from work is worth, in GPU-hours.
 
     `failure_gpu_h`: what a failure costs the `job` on it; of a node without one, the largest job that runs, or the
-    usual one. `worth_gpu_h`: risk, times the share that acting averts, times that, less `action_gpu_h`. `pays`: at
-    such a risk the policy would avoid it.
+    usual one. `worth_gpu_h`: risk, times the share that acting averts, times that, less `action_gpu_h`; it `pays`
+    where that is above 0. The policy has thresholds of its own.
     """
 
     node: Annotated[str, example("gpu-017")]
@@ -271,7 +271,8 @@ class RiskiestJson(JsonObject, frozen=True, kw_only=True):
     """The nodes to check first, and the `chance` that at least one of them fails within the horizon.
 
     `record` and `leads` are of what the serving model said before, as of `checked`; null and empty until it was judged.
-    `averted`: the share of failures that acting is taken to avert.
+    `averted`: the share of failures that acting is taken to avert. `states`: where no node is at work and has a score,
+    how many nodes are in each state.
     """
 
     as_of: Always[Time] = None
@@ -281,6 +282,7 @@ class RiskiestJson(JsonObject, frozen=True, kw_only=True):
     averted: float = 1.0
     chance: float | None = None
     items: tuple[RiskiestNodeJson, ...] = ()
+    states: dict[str, int] = {}
     checked: Time | None = None
     record: ListRecordJson | None = None
     leads: tuple[LeadTimeJson, ...] = ()

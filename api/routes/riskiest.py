@@ -16,15 +16,19 @@ from predictor.history.what_failed import NOUNS
 from schedulers.policy.fact_queries import jobs_on_nodes
 from schedulers.policy.facts import JobFacts
 from schedulers.policy.settings import Policy
-from schedulers.policy.thresholds import avoided_gpu_h, failure_gpu_h, steps
+from schedulers.policy.thresholds import avoided_gpu_h, failure_gpu_h
 from store.models.registry import list_models
-from store.nodes.fleet import NodePage, node_page
+from store.nodes.fleet import NodePage, count_states, node_page
 from store.nodes.node_states import node_places
 from store.records.score import at_least_one
 from wire.money.price import GpuHourPrice, with_money
 from wire.nodes import RiskiestJson
 
 router = APIRouter(prefix=PREFIX, tags=["scores"])
+
+
+# Nodes that are read beyond the list: of equal risks of a day that of seven days decides.
+_TIED = 50
 
 
 class RiskiestQuery(BaseModel):
@@ -39,14 +43,16 @@ def get_riskiest(_who: Reader, server: Server, query: Annotated[RiskiestQuery, Q
     settings, now = server.settings, server.clock()
     with server.engine.connect() as connection:
         fleet = present(connection, settings, now)
-        found = node_page(connection, fleet, NodePage(by_score=True, limit=query.count, at_work=True))
+        found = node_page(connection, fleet, NodePage(by_score=True, limit=query.count + _TIED, at_work=True))
+        states = {} if found else {state: count for state, (count, _gpus) in count_states(connection, fleet).items()}
         champions = list_models(connection, role="champion")
         places = node_places(connection)
         jobs = jobs_on_nodes(connection, settings.policy, now, places)
     model = next((one for one in champions if one["horizon_h"] == HORIZONS_H[0]), None)
     checks = {} if model is None else model["checks"]
     worth = _NodeWorth(settings.policy, jobs, max((job.gpus for job in jobs.values()), default=None))
-    items = [worth.of(row, settings.gpu_hour_price) for row in found]
+    found.sort(key=lambda row: (-row["score_24h"], -(row["score_7d"] or 0.0), row["node"]))
+    items = [worth.of(row, settings.gpu_hour_price) for row in found[: query.count]]
     return reply(
         {
             "as_of": now,
@@ -56,6 +62,7 @@ def get_riskiest(_who: Reader, server: Server, query: Annotated[RiskiestQuery, Q
             "averted": settings.policy.costs.averted,
             "chance": at_least_one([one["score"] for one in items]) if items else None,
             "items": items,
+            "states": states,
             "checked": checks.get("checked"),
             "record": _record(checks.get("lists"), query.count, worth, settings.gpu_hour_price),
             "leads": _leads(checks.get("leads")),
@@ -106,6 +113,7 @@ class _NodeWorth:
         gpus = row["gpus"] or costs.node_gpus
         job_gpus = job.gpus if job is not None else self.largest_job_gpus or costs.job_gpus
         failure, action = failure_gpu_h(costs, job_gpus), avoided_gpu_h(costs, gpus)
+        worth = score * costs.averted * failure - action
         told = {
             "node": row["node"],
             "state": row["state"],
@@ -116,7 +124,7 @@ class _NodeWorth:
             "job_gpus": job_gpus,
             "failure_gpu_h": failure,
             "action_gpu_h": action,
-            "worth_gpu_h": score * costs.averted * failure - action,
-            "pays": score >= steps(self.policy.thresholds, costs, job_gpus, gpus).avoid,
+            "worth_gpu_h": worth,
+            "pays": worth > 0,
         }
         return with_money(told, price)

@@ -171,6 +171,14 @@ def _print_report(report: dict[str, Any]) -> None:
         for name, judged in rankings.items()
     ]
     print_table(rows, list(rows[0]))
+    if report["lists"]:
+        print_text()
+        print_table(report["lists"], ["nodes", "lists", "hit", "share", "low", "high", "said", "failing"])
+    if classes := report.get("lead_time_h_by_class"):
+        print_text()
+        rows = [{"what_failed": name, **one} for name, one in classes.items()]
+        print_table(rows, ["what_failed", "outages", "foreseen", "p10", "p50", "p90"])
+        print_text()
     lead = report["lead_time_h"]
     values = (report["lift"], report["false_cordons_per_1000_node_days"], *lead.values())
     lift, false, p10, p50, p90 = ("unknown" if value is None else f"{value:.3g}" for value in values)

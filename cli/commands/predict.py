@@ -124,7 +124,10 @@ def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
     if withheld:
         print_text(f"{len(withheld)} nodes are not listed: a score of one that has failed, or is silent, says nothing")
     scores = [one for one in scores if one.node not in withheld]
-    print_table(_ranked(scores)[:top], ["node", "score_24h", "score_7d", "reasons"])
+    ranked = _ranked(scores)
+    print_table(ranked[:top], ["node", "score_24h", "score_7d", "reasons"])
+    if len(ranked) > top:
+        print_text(f"and {len(ranked) - top} more: --top {len(ranked)} lists all")
 
 
 def _just_after(moment: datetime) -> datetime:

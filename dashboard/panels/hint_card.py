@@ -127,7 +127,7 @@ def link_text(link: Any) -> str:
     if isinstance(score, int | float):
         text += f": {words.risk(float(score))} to be lost within {words.plain(str(link.get('horizon_h', 24)))} h"
     if isinstance(stop, int | float):
-        text += f", {words.risk(float(stop))} that its loss stops the job"
+        text += f"; by its own signs alone {words.risk(float(stop))} that it is lost and stops the job"
     return text
 
 

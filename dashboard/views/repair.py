@@ -39,32 +39,42 @@ def _live(site: Site) -> None:
         if not report.items:
             panels.empty("A node appears here when it fails again and again while its neighbours do not.")
         else:
-            st.caption("For the vendor: `foreshock lemons --rma parts.csv` writes the parts with numbers and evidence.")
+            st.caption(
+                "For the vendor: `foreshock lemons --rma parts.csv` writes the parts with numbers and evidence; for "
+                "technicians: `foreshock lemons --tickets tickets.csv`."
+            )
         _riskiest(site.client.riskiest(CHECKED))
         _links(site.client.link_scores(LINKS), cluster.now)
 
 
 def _riskiest(report: RiskiestJson) -> None:
     """Well nodes to look at while there is time, and what looking at them finds."""
-    if not report.items:
+    if not report.items and not report.states:
         return
-    st.subheader("Check these first", anchor=False, help="at work, with the highest risk")
+    help_text = "at work, with the highest risk; a failure of a free node is reckoned under the largest job that runs"
+    st.subheader("Check these first", anchor=False, help=help_text)
+    if not report.items:
+        said = ", ".join(f"{count:,} {words.plain(state)}" for state, count in report.states.items())
+        panels.empty(f"No node that is at work has a score: {said}.")
+        return
     st.caption(chance(report))
     frames.show([riskiest_row(one) for one in report.items], "riskiest", _RISKIEST, most=CHECKED)
     if report.leads:
-        with st.expander("How early failures were foreseen, by what failed", key="leads"):
+        said = "How early failures were foreseen (by a place among the riskiest 5 %), by what failed"
+        with st.expander(said, key="leads"):
             frames.show([lead_row(one) for one in report.leads], "lead_times")
 
 
 def chance(report: RiskiestJson) -> str:
     """How likely a look at these nodes finds one that fails: as the scores say, and as it was before."""
     nodes, record = words.many(len(report.items), "node"), report.record
-    text = f"At least one of these {nodes} fails within {report.horizon_h} h with {words.risk(report.chance)}"
+    risk = words.risk(report.chance)
+    text = f"The chance that at least one of these {nodes} fails within {report.horizon_h} h is {risk} by the scores."
     if record is None or record.share is None:
-        return f"{text}, the scores say. What came of earlier lists is not known yet."
+        return f"{text} What came of earlier lists is not known yet."
     low, share, high, said = (words.share(one, 0) for one in (record.low, record.share, record.high, record.said))
     text = (
-        f"{text}, the scores say. Of the last {record.lists} lists of {record.nodes} nodes {record.hit} had a failure: "
+        f"{text} Of the last {record.lists} lists of {record.nodes} nodes {record.hit} had a failure: "
         f"{share} (between {low} and {high}), where the scores said {said}."
     )
     if record.worth_gpu_h is None or not record.lost_gpu_h:

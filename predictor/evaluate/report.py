@@ -353,8 +353,9 @@ def _lists(report: Mapping[str, Any]) -> str:
     rows = [
         (one["nodes"], one["lists"], one["hit"], (one["share"], (one["low"], one["high"])), one["said"], one["failing"])
         for one in report["lists"]
-        if one["lists"]
     ]
+    if not rows:
+        return ""
     return section(
         "Who checks so many nodes",
         f"The riskiest nodes of moments that lie {report['horizon_h']} h apart: how often at least one of them failed "

@@ -7,7 +7,7 @@ A fabric has too few losses for a registry of models to be worth it: each scorin
 serves is chosen as for nodes: trees that beat counting losses and counting flaps, else the better count.
 
 What is asked of a link's host goes by two further numbers. `own_risk` is what the link's own signs add to the score of
-one that shows nothing: neither a base rate, nor what other links of its switch show (their hosts say it) is in it.
+one that shows nothing: no base rate, no age, nor what other links of its switch show (their hosts say it) is in it.
 `stop_risk` is that times the share of losses that stop a job here (`predictor/links/stoppages.py`); only trees that
 beat both counts tell it, for a count says the same of a link for weeks after it was mended.
 """
@@ -55,6 +55,9 @@ LEARN_CADENCE_H = 12.0
 # As long as a training of nodes looks back (`training.window_days`).
 LEARN_DAYS = 365
 _NEIGHBOURS = "neighbours"
+_NO_SIGNS = (_NEIGHBOURS, "age", "model")
+# Of a host no more than this part of the losses teaches, but so many rows.
+_SHARE_OF_HOST, _LEAST_OF_HOST = 8, 2
 _LEARNED = ("gbt", "hazard", "blend")
 _REST = "the base rate of links, and everything else that raises or lowers it"
 
@@ -107,25 +110,47 @@ def _taught(drawn: TrainingSample, population: Population, cabling: Cabling) -> 
     """The rows that a model of links may learn from, and whether what it says may have something asked of a node.
 
     Where the fabric tells of its cables, these alone teach: a node may invent ports that fall day and night, and a
-    model that believed it would find every link likely to be lost that fell once. Where too few of the cables were lost
-    all links teach, and nothing is asked. Where nobody but nodes tells of cables, there is no better word.
+    model that believed it would find every link likely to be lost that fell once. Where nobody but nodes tells of
+    cables, there is no better word. Of the losses of one host a part teaches (`_of_many`). Where too few are left, all
+    links teach, and nothing is asked.
     """
     of_fabric = cabling.of_fabric
-    if not of_fabric:
-        return drawn, True
-    teaches = np.array([name in of_fabric for name in population.fleet.names])[drawn.rows.node]
-    taught = drawn.only(teaches)
+    names = population.fleet.names
+    teaches = np.array([not of_fabric or name in of_fabric for name in names])[drawn.rows.node]
+    taught = _of_many(drawn.only(teaches), names, cabling)
     return (taught, True) if taught.labels.positive.sum() >= MIN_POSITIVES else (drawn, False)
+
+
+def _of_many(drawn: TrainingSample, names: Sequence[str], cabling: Cabling) -> TrainingSample:
+    """The rows without a host's older losses, where these would be more than an eighth of all, but two.
+
+    A host says itself what it lost, and when: one that makes up losses of its cable teaches no more than that. Of a
+    link between two switches the link stands for the host.
+    """
+    owners = {owner: number for number, owner in enumerate({cabling.host(name) or name for name in names})}
+    owner = np.array([owners[cabling.host(name) or name] for name in names], dtype=np.int64)
+    positive = np.flatnonzero(drawn.labels.positive)
+    whose = owner[drawn.rows.node[positive]]
+    count = np.bincount(whose, minlength=len(owners))
+    most = np.maximum((len(positive) - count) // (_SHARE_OF_HOST - 1), _LEAST_OF_HOST)
+    newest_first = np.lexsort((-drawn.rows.time_ms[positive], whose))
+    begins = np.cumsum(count) - count
+    place = np.empty(len(positive), dtype=np.int64)
+    place[newest_first] = np.arange(len(positive)) - begins[whose[newest_first]]
+    kept = np.ones(len(drawn.rows), dtype=np.bool_)
+    kept[positive[place >= most[whose]]] = False
+    return drawn.only(kept)
 
 
 def own_risks(model: Forest | HazardBlend, rows: Grid, features: Sequence[Feature], usual: Grid) -> Floats:
     """By how much each row's own signs raise its probability above that of a link that shows nothing, 0 at the least.
 
     Args:
-        usual: the value of each feature where nothing has happened: its neighbours' stand for what a row has of them.
+        usual: the value of each feature where nothing has happened: what its neighbours show, its age and its model are
+            no signs of its own, and are taken as usual.
     """
-    neighbours = np.array([feature.group == _NEIGHBOURS for feature in features])
-    alone = np.where(neighbours, usual, rows)
+    no_signs = np.array([feature.group in _NO_SIGNS for feature in features])
+    alone = np.where(no_signs, usual, rows)
     found: Floats = np.maximum(model.probability(alone) - model.probability(usual[None, :])[0], 0.0)
     return found
 
@@ -177,10 +202,13 @@ def _reason(case: _LinkCase, link: int, group: str, by: float, features: Mapping
         return Reason(_counted(case, _mine(case, link, None), "serious event"), by, _ids(case, link, None))
     if group == "outages":
         times = int(features["outages_28d"])
-        text = f"lost {times} time{'' if times == 1 else 's'} in 28 days{_since(features['outage_age_d'] * 24)}"
+        text = f"lost {times} time{'' if times == 1 else 's'}" if times else "not lost"
+        text += f" in 28 days{_since(features['outage_age_d'] * 24)}"
         return Reason(text, by, _ids(case, link, "link_flap"))
     if group == _NEIGHBOURS:
         return Reason(said_of_others(features), by)
+    if group == "age" and not np.isnan(features["service_age_d"]):
+        return Reason(f"in service for {features['service_age_d']:.0f} days", by)
     return Reason(f"its {group.replace('_', ' ')} beside that of other links", by)
 
 

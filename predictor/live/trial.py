@@ -178,7 +178,9 @@ def checks(court: _TrialCase, model: StoredModel) -> dict[str, Any]:
     reported = court.judged([said])
     come: dict[str, Any] = {"state": "unknown"}
     parts: list[dict[str, Any]] = []
-    if reported:
+    # Of a model that is young nothing that it said has been answered yet.
+    answered = bool(reported) and len(reported[0].scores) > 0
+    if answered:
         come = calibration(reported[0].node, reported[0].scores, reported[0].labels.positive)
         parts = reliability(reported[0])
     recent = [one.spread for moment, one in said.items() if moment > court.now - _DRIFT_OVER and one.spread]
@@ -188,7 +190,7 @@ def checks(court: _TrialCase, model: StoredModel) -> dict[str, Any]:
         nodes = int(max(sum(one) for one in recent[-1].values()))
         looks = {**compare(model.profile, counts, (int(model.data.get("nodes", nodes)), nodes)), "moments": len(recent)}
     told = {"calibration": come, "reliability": parts, "drift": looks}
-    return {"checked": court.now.isoformat(), **told, **(_use(court, reported[0]) if reported else {})}
+    return {"checked": court.now.isoformat(), **told, **(_use(court, reported[0]) if answered else {})}
 
 
 def _use(court: _TrialCase, judged: Judged) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from predictor.model.skill import Judged
 from store.records.score import at_least_one
 
 LISTS = (1, 5, 10, 20, 50)
+# A list of more than a quarter of the nodes is none.
+_LEAST_FLEET = 4
 _LOT = 7
 
 
@@ -29,8 +31,9 @@ def list_record(judged: Judged, horizon_h: int, losses: NodeLosses | None = None
     """How often at least one of the riskiest `nodes` failed within the horizon, beside how often the scores said so.
 
     Lists whose horizons overlap are no separate evidence, so that they are a horizon apart. Of equal scores a lot says
-    which stand first. `share` has Wilson's interval of 95 %, `low` to `high`; `failing` nodes and `lost_gpu_h` (what
-    runs lost within the horizon by faults of a list's nodes, None where `losses` are not given) are means of a list.
+    which stand first. A list is of a quarter of the nodes at the most. `share` has Wilson's interval of 95 %, `low` to
+    `high`; `failing` nodes and `lost_gpu_h` (what runs lost within the horizon by faults of a list's nodes, None where
+    `losses` are not given) are means of a list.
     """
     judged = judged.only(judged.known)
     lot = np.random.default_rng(_LOT).permutation(int(judged.node.max(initial=0)) + 1)
@@ -42,20 +45,23 @@ def list_record(judged: Judged, horizon_h: int, losses: NodeLosses | None = None
         if moment >= last + horizon_h * HOUR_MS:
             apart.append(order[begin:end])
             last = moment
-    return [{"nodes": count, **_record(judged, [rows[:count] for rows in apart], horizon_h, losses)} for count in LISTS]
+    smallest = min(map(len, apart), default=0)
+    counts = [count for count in LISTS if count * _LEAST_FLEET <= smallest]
+    return [
+        {"nodes": count, **_record(judged, [rows[:count] for rows in apart], horizon_h, losses)} for count in counts
+    ]
 
 
 def _record(judged: Judged, lists: Sequence[Ints], horizon_h: int, losses: NodeLosses | None) -> dict[str, Any]:
     failing = [int(judged.labels.positive[one].sum()) for one in lists]
     hit = sum(count > 0 for count in failing)
-    found: dict[str, Any] = {"lists": len(lists), "hit": hit}
-    if not lists:
-        return found | dict.fromkeys(("share", "low", "high", "said", "failing", "lost_gpu_h"))
     sure = binomtest(hit, len(lists)).proportion_ci(0.95, "wilson")
     lost = None
     if losses is not None:
         lost = sum(_lost(judged, one, horizon_h, losses) for one in lists) / len(lists)
-    return found | {
+    return {
+        "lists": len(lists),
+        "hit": hit,
         "share": hit / len(lists),
         "low": float(sure.low),
         "high": float(sure.high),

@@ -32,6 +32,7 @@ RISK = 0.1
 HORIZON_H = 24
 MOST = 500
 _MOST_EVENTS = 20  # of each family, the newest
+_MOST_QUOTED = 120  # letters
 # Which part an event is of; a module's reading says at which end.
 _OF_MODULE = ("optics_alarm", "mlx5_module_temp", "mlx5_module_error", "mlx5_module_unplugged")
 _OF_ADAPTER = ("pcie_", "mlx5_health", "mlx5_cmd", "mlx5_init", "mlx5_temp", "mlx5_pcie_power", "efa_cmd")
@@ -99,7 +100,7 @@ def link_steps(signs: Sequence[LinkSign], ends: Sequence[str]) -> str:
     steps = []
     adapter = next((sign for sign in reversed(signs) if sign.is_of_adapter), None)
     if adapter is not None:
-        steps.append(f"Look at the adapter of {adapter.node} and its slot: {adapter.message[:200] or adapter.kind}.")
+        steps.append(f"Look at the adapter of {adapter.node} and its slot{_told(adapter)}.")
     steps.append(f"Clean and reseat module and cable at both ends ({' and '.join(ends)}).")
     steps.append(_module_step([sign for sign in signs if sign.kind in _OF_MODULE], signs))
     steps.append("If that does not help, swap the cable.")
@@ -112,12 +113,18 @@ def _module_step(readings: Sequence[LinkSign], signs: Sequence[LinkSign]) -> str
     if not readings:
         return f"If {again}, swap the module at one end, then that at the other: no reading says which."
     newest = readings[-1]
-    said = newest.message[:200] or newest.kind
+    said = _told(newest)
     if newest.attributes.get("reading") == "rx_power":
         return (
-            f"If {again}, swap the module at the other end than {newest.node}, where too little light comes in: {said}."
+            f"If {again}, swap the module at the other end than {newest.node}, where too little light comes in{said}."
         )
-    return f"If {again}, swap the module at {newest.node}: {said}."
+    return f"If {again}, swap the module at {newest.node}{said}."
+
+
+def _told(sign: LinkSign) -> str:
+    """What a sign's sender says, in quotes: the steps are ours, these words are not."""
+    said = sign.message[:_MOST_QUOTED].replace('"', "'") or sign.kind
+    return f' ({sign.node or "the fabric"} says: "{said}")'
 
 
 def _errs(signs: Sequence[LinkSign]) -> bool:

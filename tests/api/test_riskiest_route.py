@@ -99,6 +99,21 @@ def test_what_came_of_such_lists_is_told_once_it_was_judged(client: TestClient, 
     assert ask(client, count=7)["record"] is None
 
 
+def test_of_equal_risks_of_a_day_that_of_seven_days_decides(client: TestClient, any_engine: sa.Engine) -> None:
+    """Not the name; and where no node at work has a score the states say why."""
+    with writing(any_engine).begin() as connection:
+        connection.execute(schema.scores.update().where(schema.scores.c.node > "gpu-001").values(score=0.1))
+        row = {"horizon_h": 168, "time": NOW, "reasons": [], "model": "m"}
+        connection.execute(schema.scores.insert(), [row | {"node": "gpu-004", "score": 0.5}])
+    found = ask(client, count=2)
+    assert [one["node"] for one in found["items"]] == ["gpu-004", "gpu-002"]
+    assert found["states"] == {}
+    with writing(any_engine).begin() as connection:
+        connection.execute(schema.nodes.update().values(last_seen=NOW - timedelta(days=1)))
+    found = ask(client)
+    assert (found["items"], found["states"]) == ([], {"out": 1, "cordoned": 1, "silent": 4})
+
+
 def test_a_price_turns_hours_into_money(any_engine: sa.Engine, clock: Clock, client: TestClient) -> None:
     """Beside each amount of GPU-hours."""
     with writing(any_engine).begin() as connection:
@@ -114,5 +129,5 @@ def test_without_a_model_there_is_nobody_to_check(any_engine: sa.Engine, clock: 
     """An empty store answers."""
     with TestClient(create_app(QUIET, any_engine, clock)) as client:
         found = ask(client)
-        assert (found["items"], found["chance"], found["scored_at"]) == ([], None, None)
+        assert (found["items"], found["chance"], found["scored_at"], found["states"]) == ([], None, None, {})
         assert client.get("/api/v1/riskiest", params={"count": 101}).status_code == 422

@@ -85,12 +85,16 @@ def test_no_log_line_is_forged(text: str) -> None:
 @given(hostile())
 @example(ALL)
 @example("+2")
+@example("S1;=cmd|' /C calc'!A0;  +1;-1")
 def test_no_cell_is_a_formula_and_no_page_has_a_tag_of_a_name(text: str) -> None:
     """Read back as a spreadsheet and a browser read them."""
     (row,) = csv.reader(io.StringIO(csv_text([[text, f"={text}", "-12.5", 3]]), newline=""))
     cells = [cell for cell in row[:2] if re.fullmatch(r"[+-]?[\d.e+-]+", cell, re.IGNORECASE) is None]
     assert [cell for cell in cells if cell.startswith(("=", "+", "@", "\t", "\r"))] == []
     assert row[2:] == ["-12.5", "3"]
+    # In a locale whose lists are separated by semicolons each part of a cell that is not quoted is one.
+    parts = [part.lstrip(" ") for cell in cells for part in cell.split(";")[1:]]
+    assert [part for part in parts if part.startswith(("=", "+", "-", "@", "|", "%"))] == []
     html = page(text, [section(text, text, table([text], [[text]]))])
     body = html.partition("</head>")[2]
     assert set(re.findall(r"<\s*(/?\w+)", body)) <= {"body", "h2", "p", "table", "tr", "th", "td", "/h2"} | {

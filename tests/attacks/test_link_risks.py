@@ -8,10 +8,11 @@ import pytest
 import sqlalchemy as sa
 from fleet_store import RECEIVED, day, node
 
-from predictor.history.arrays import Feature, to_ms
-from predictor.links.scoring import own_risks, score_links
+from predictor.dataset.labels import Labels, TrainingSample
+from predictor.history.arrays import DAY_MS, Feature, Rows, to_ms
+from predictor.links.scoring import _of_many, own_risks, score_links
 from predictor.links.stoppages import LEAST_HOSTS, MOST_OF_HOST, stop_share
-from predictor.links.subjects import known_cabling, link_population
+from predictor.links.subjects import Cable, Cabling, known_cabling, link_population
 from predictor.model.forest import MOST_LEAVES, Forest
 from schedulers.lifecycle.policy_turn import run_policy
 from schedulers.policy.decision import Decision, decide
@@ -93,6 +94,26 @@ def test_a_node_that_invents_losses_does_not_teach_that_links_fall(
     }
     assert sum((risk or 0.0) > 0.0 for risk in own.values()) > 5
     assert len(lied_to) > len(honest) + 60
+
+
+@pytest.mark.parametrize("every_d", [1.0, 2.0])
+def test_a_node_that_backdates_losses_of_its_own_cable_teaches_little(every_d: float) -> None:
+    """Its cable is the fabric's, so that it teaches: of its losses the newest, an eighth of all at the most."""
+    draw = np.random.default_rng(2)
+    host = np.concatenate([draw.integers(1, 60, 40), np.zeros(int(48 / every_d), dtype=np.int64)])
+    time_ms = np.concatenate([draw.integers(0, 48 * DAY_MS, 40), (np.arange(48 / every_d) * every_d * DAY_MS)])
+    rows = Rows(np.tile(host, 2), np.tile(time_ms.astype(np.int64), 2))
+    hit = np.repeat([True, False], len(host))
+    labels = Labels(hit | True, hit | True, hit, np.full(len(hit), np.nan))
+    names = [f"leaf-0/{i}" for i in range(60)]
+    cabling = Cabling([Cable(name, "leaf-0", f"gpu-{i}", 1, True) for i, name in enumerate(names)])
+    kept = _of_many(TrainingSample(rows, labels, 1.0, 12.0), names, cabling)
+    taught = kept.rows.node[kept.labels.positive]
+    lies = kept.rows.time_ms[kept.labels.positive & (kept.rows.node == 0)]
+    assert (taught != 0).sum() == 40
+    assert len(lies) == 40 // 7
+    assert lies.min() >= np.sort(time_ms[host == 0])[-len(lies)]
+    assert (~kept.labels.positive).sum() == len(host)
 
 
 def test_where_the_fabric_s_own_cables_taught_nothing_nothing_is_asked(engine: sa.Engine) -> None:

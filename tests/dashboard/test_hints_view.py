@@ -425,8 +425,8 @@ def test_a_hint_of_a_link_says_which_and_how_likely_it_is_lost(drawn: Opened, ap
     given_hints(api, {"state": "shadow", "action": "avoid", "evidence": told | {"held": "avoid budget: 16 nodes"}})
     said = seen(drawn("hints")).replace("\\", "")
     assert (
-        "**Link:** leaf-03/12, between leaf-03 port 12 and gpu-017 port 1: 31 % to be lost within 24 h, "
-        "8 % that its loss stops the job" in said
+        "**Link:** leaf-03/12, between leaf-03 port 12 and gpu-017 port 1: 31 % to be lost within 24 h; "
+        "by its own signs alone 8 % that it is lost and stops the job" in said
     )
     assert "**Risk of the node itself within 24 h:** 0.4 %" in said
     assert "**Lowered from an avoid:** avoid budget: 16 nodes" in said

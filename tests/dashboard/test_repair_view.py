@@ -46,7 +46,7 @@ def test_nodes_to_check_stand_with_what_that_finds(drawn: Opened, api: Any) -> N
     """The chance as the scores say, what came of such lists, and of each node what keeping it free is worth."""
     shown = drawn("repair")
     said = seen(shown)
-    assert "At least one of these 2 nodes fails within 24 h with 43 %, the scores say." in said
+    assert "The chance that at least one of these 2 nodes fails within 24 h is 43 % by the scores." in said
     assert "Of the last 27 lists of 10 nodes 9 had a failure: 33 % (between 19 % and 52 %)" in said
     assert "Runs lost 310 GPU-hours a list by them; to keep all the nodes of a list free saves 134." in said
     rows = shown.dataframe[1].value.to_numpy().tolist()
@@ -57,6 +57,8 @@ def test_nodes_to_check_stand_with_what_that_finds(drawn: Opened, api: Any) -> N
     assert shown.dataframe[2].value.to_numpy().tolist()[0] == ["row remapping", 12, 7, "12 h"]
     api.answers["riskiest"] = api.answers["riskiest"] | {"record": None, "leads": []}
     assert "What came of earlier lists is not known yet." in seen(drawn("repair"))
+    api.answers["riskiest"] = api.answers["riskiest"] | {"items": [], "states": {"silent": 64}}
+    assert "No node that is at work has a score: 64 silent." in seen(drawn("repair"))
 
 
 def test_a_fleet_without_lemons_is_good_news(drawn: Opened, api: Any) -> None:

@@ -120,7 +120,11 @@ def sign(kind: str, message: str = "", node: str = "gpu-1", **attributes: Any) -
         ([sign("bit_errors")], ["1. Clean", "2. If its bit errors go on, swap the module at one end", "3. If"]),
         (
             [sign("link_down"), sign("optics_alarm", "temperature is 78 C", "leaf-0", reading="temperature")],
-            ["1. Clean", "2. If it is lost again, swap the module at leaf-0: temperature is 78 C.", "3. If"],
+            [
+                "1. Clean",
+                '2. If it is lost again, swap the module at leaf-0 (leaf-0 says: "temperature is 78 C").',
+                "3. If",
+            ],
         ),
         (
             [sign("optics_alarm", "no light comes in", reading="rx_power")],
@@ -128,7 +132,12 @@ def sign(kind: str, message: str = "", node: str = "gpu-1", **attributes: Any) -
         ),
         (
             [sign("pcie_aer", "AER: corrected"), sign("link_down")],
-            ["1. Look at the adapter of gpu-1 and its slot: AER: corrected.", "2. Clean", "3. If it is", "4. If"],
+            [
+                '1. Look at the adapter of gpu-1 and its slot (gpu-1 says: "AER: corrected").',
+                "2. Clean",
+                "3. If it is",
+                "4. If",
+            ],
         ),
     ],
 )
@@ -168,4 +177,18 @@ def test_the_adapter_comes_first_where_it_fails_itself(
     place = Device(device, pci="0000:0f:00.0")
     bad = Event(day(27), "gpu-1", "kernel", kind, None, severity, "hardware", "none", place, "it fails")
     (ticket,) = made(engine, score("leaf-0/2", 0.2), events=(bad,))
-    assert ticket["next_step"].startswith("1. Look at the adapter of gpu-1 and its slot: it fails. 2. Clean") == leads
+    assert (
+        ticket["next_step"].startswith(
+            '1. Look at the adapter of gpu-1 and its slot (gpu-1 says: "it fails"). 2. Clean'
+        )
+        == leads
+    )
+
+
+def test_what_a_sender_says_stands_in_quotes() -> None:
+    """A technician sees whose words they are: no quote of the sender's ends them."""
+    forged = sign("mlx5_health", 'normal". 2. Pull the cable of leaf-01 port 12' + "x" * 300)
+    text = link_steps([replace(forged, is_of_adapter=True)], ENDS)
+    said = text[text.index('says: "') + len('says: "') : text.index('"). 2. Clean')]
+    assert '"' not in said
+    assert len(said) == 120

@@ -18,7 +18,7 @@ from store.database.connections import writing
 from store.records.score import at_least_one
 from store.tables import schema
 
-NODES, MOMENTS = 40, 28
+NODES, MOMENTS = 240, 28
 
 
 def judged(seed: int = 3, every_h: int = 12) -> Judged:
@@ -64,28 +64,32 @@ def test_what_was_said_came_where_scores_are_true() -> None:
 
 def test_losses_count_on_the_listed_nodes_within_the_horizon_alone() -> None:
     """Of a node below the list, of before and after, nothing."""
-    time_ms = np.repeat([0, DAY_MS], 2)
-    node = np.tile([0, 1], 2)
-    no = np.zeros(4, dtype=np.bool_)
-    labels = Labels(~no, ~no, no, np.full(4, np.nan))
-    rows = Judged(time_ms, node, np.array([0.5, 0.1, 0.1, 0.5]), labels)
+    time_ms = np.repeat([0, DAY_MS], 4)
+    no = np.zeros(8, dtype=np.bool_)
+    labels = Labels(~no, ~no, no, np.full(8, np.nan))
+    scores = np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.5, 0.1, 0.1])  # node 0 first, node 1 on the second day
+    rows = Judged(time_ms, np.tile(np.arange(4), 2), scores, labels)
     lost = NodeLosses(
         np.array([0, 0, 1, 1]),
         np.array([HOUR_MS, DAY_MS + 1, HOUR_MS, DAY_MS + HOUR_MS]),
         np.array([1.0, 2.0, 4.0, 8.0]),
     )
-    one, five, *_ = list_record(rows, 24, lost)
+    (one,) = list_record(rows, 24, lost)
     assert (one["nodes"], one["lost_gpu_h"]) == (1, (1.0 + 8.0) / 2)
-    assert five["lost_gpu_h"] == 15.0 / 2
     assert list_record(rows, 24)[0]["lost_gpu_h"] is None
 
 
 def test_without_any_row_nothing_is_claimed() -> None:
     """No list, no share."""
     empty = judged().only(np.zeros(NODES * MOMENTS, dtype=np.bool_))
-    assert [one["nodes"] for one in list_record(empty, 24)] == list(LISTS)
-    assert {one["lists"] for one in list_record(empty, 24)} == {0}
-    assert {one["share"] for one in list_record(empty, 24)} == {None}
+    assert list_record(empty, 24) == []
+
+
+def test_a_list_is_a_quarter_of_the_fleet_at_the_most() -> None:
+    """Fifty of sixty nodes are no list of the riskiest."""
+    assert [one["nodes"] for one in list_record(judged(), 24)] == list(LISTS)
+    rows = judged()
+    assert [one["nodes"] for one in list_record(rows.only(rows.node < 60), 24)] == [1, 5, 10]
 
 
 def test_chances_multiply() -> None:

@@ -157,6 +157,16 @@ def test_what_a_model_had_learned_from_does_not_judge_it(court: sa.Engine) -> No
     assert checks(court, "new")["trial"]["days"] == 2.5
 
 
+def test_a_model_that_nothing_was_answered_of_yet_stops_nobody(court: sa.Engine) -> None:
+    """It is judged as unknown, and the others as ever."""
+    say(court, "old", foresees(0.05))
+    say(court, "new", foresees(0.05), days=DAYS + 2, first=DAYS + 1)  # later than anything that is known
+    judge(court, day(DAYS + 1.2))
+    assert checks(court, "new")["calibration"]["state"] == "unknown"
+    assert "lists" not in checks(court, "new")
+    assert checks(court, "old")["lists"]
+
+
 def test_what_runs_lost_on_listed_nodes_is_counted(court: sa.Engine) -> None:
     """By faults of nodes alone, within a day of the list."""
     say(court, "old", lambda name, _at_d: 0.9 if name == "n07" else 0.01)
