@@ -66,16 +66,12 @@ ledgers = sa.Table(  # each run's goodput ledger as it was last computed
     sa.Column("ledger", sa.JSON, nullable=False),
 )
 
-folded_logs = (
-    sa.Table(  # a run's log as its ledger needs it: plain stretches are one line each (`goodput/log/folded_log.py`)
-        "folded_logs",
-        metadata,
-        sa.Column("run", sa.Text, primary_key=True),
-        sa.Column(
-            "version", sa.BigInteger, nullable=False
-        ),  # counts the writes: of two writers the later one gives way
-        sa.Column("folded", sa.LargeBinary, nullable=False),  # zstd of JSON
-    )
+folded_logs = sa.Table(  # a run's log as its ledger needs it: plain stretches are one line each (`goodput/log`)
+    "folded_logs",
+    metadata,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),  # counts the writes: of two writers the later one gives way
+    sa.Column("folded", sa.LargeBinary, nullable=False),  # zstd of JSON
 )
 
 log_news = sa.Table(  # lines of runs' logs that no folded log has yet: a row a batch and run, gone once they are in
@@ -88,7 +84,6 @@ log_news = sa.Table(  # lines of runs' logs that no folded log has yet: a row a 
     sa.Column("lines", sa.LargeBinary),  # zstd of JSON; null: so many that the log is read anew
     sa.Index(None, "run", "seq"),
 )
-
 
 interruptions = sa.Table(  # each bad end of an attempt, what it is put down to and what it cost
     "interruptions",
@@ -119,7 +114,6 @@ run_days = sa.Table(  # what of a run's UTC day went into a bucket
     sa.Column("gpu_ms", sa.BigInteger),
     sa.Index(None, "day"),
 )
-
 
 models = sa.Table(
     "models",
@@ -301,8 +295,17 @@ telemetry = sa.Table(
     sa.Column("gpu_util_mean", sa.Float),
     sa.Column("sm_clock_min_mhz", sa.Float),
     sa.Column("devices", sa.JSON(none_as_null=True)),  # of each device and measure: min, max, mean, last, changes
+    sa.Column("packed", sa.LargeBinary),  # the same once the day is closed (`packed_hours.py`)
     sa.Index(None, "time"),
     postgresql_partition_by=BY_DAY,
+)
+
+packed_days = sa.Table(  # the days whose hours are packed; a day's dictionary unpacks them
+    "packed_days",
+    metadata,
+    sa.Column("day", UtcTime, primary_key=True, autoincrement=False),
+    sa.Column("dictionary", sa.LargeBinary, nullable=False),  # of zstd; empty: they are packed without one
+    sa.Column("done", UtcTime),  # null: some of them are not packed yet
 )
 
 links = sa.Table(  # topology: which port is cabled to which, as it is now (`topology_tables.former_links` was)
@@ -413,9 +416,7 @@ intake = sa.Table(  # fault events that no incident counts yet: a row a batch, g
     sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
     sa.Column("received", UtcTime, nullable=False),
     sa.Column("count", sa.Integer, nullable=False),
-    sa.Column(
-        "events", sa.LargeBinary, nullable=False
-    ),  # zstd of JSON: what they come to (`diagnosis/incidents/incident.py`)
+    sa.Column("events", sa.LargeBinary, nullable=False),  # zstd of JSON (`diagnosis/incidents/incident.py`)
     sa.Column("error", sa.Text),  # why the row was set aside: no incident can be made of it as it is
 )
 
@@ -473,7 +474,6 @@ telemetry_days = sa.Table(  # a node's day of telemetry: what stays of its hours
     sa.Index(None, "day"),
 )
 
-
 audit = sa.Table(  # who asked for what, when, and what came of it; never updated once it is committed
     "audit",
     metadata,
@@ -488,7 +488,6 @@ audit = sa.Table(  # who asked for what, when, and what came of it; never update
     sa.Index(None, "subject", "seq"),
     sa.Index(None, "position", unique=True),
 )
-
 
 marks = sa.Table(  # numbers that grow with news, for processes that wait for it
     "marks",
