@@ -4,9 +4,9 @@ A month, by the product's own intake: a tenth of the events and a hundredth of t
 table has some pages whatever is in it, which at a full day's rows are nothing). Events are those of simulated sidecars
 (`load_bodies.py`: every Xid of the catalogue on eight GPUs, flaps of links, at published rates), each with an id, a
 time and a process of its own. Node-hours are those of the real tapes of fixtures/real/gwdg (four GPUs, fabric, host,
-BMC), dealt out to nodes and days; those of the last day are written every five minutes, as a sidecar does, with a VACUUM
-after each, which is more than autovacuum does. The other program is zstd: the same rows as JSON lines, all in one stream, which nobody can look
-anything up in.
+BMC), dealt out to nodes and days; those of the last day are written every five minutes, as a sidecar does, with a
+VACUUM after each, which is more than autovacuum does. The other program is zstd: the same rows as JSON lines, all in
+one stream, which nobody can look anything up in.
 """
 
 import itertools

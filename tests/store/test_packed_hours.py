@@ -20,7 +20,10 @@ from store.database.copy import copy_database
 from store.database.export import ExportRange, export
 from store.database.partitions import ensure_days, partitions
 from store.database.retention import prune
+from store.events.append import append_events
+from store.events.event_pages import EventWindow, read_events
 from store.nodes.domains import days_of_links, link_readings
+from store.records.event import Event
 from store.records.telemetry import Rollup
 from store.tables import schema
 from store.tables.packed_hours import PackedHours, condensed, spread
@@ -193,6 +196,27 @@ def test_a_closed_day_is_written_anew_once(any_engine: sa.Engine, tmp_path: Path
         assert connection.scalar(sa.text("SHOW lock_timeout")) == "0" if days else True
     assert read(any_engine, tmp_path) == before
     fill(any_engine)
+
+
+def test_the_indexes_of_a_closed_day_of_events_are_filled(any_engine: sa.Engine) -> None:
+    """Once; the table stays as it is, which nobody writes to again."""
+    ensure_days(any_engine, [DAY], ("events",), now=NOW)
+    events = [Event(DAY + timedelta(seconds=number), "n", "kernel", "xid", 79) for number in range(2000)]
+    transact(any_engine, lambda connection: append_events(connection, events[::2], DAY))
+    before = kept_events(any_engine)
+    with any_engine.connect() as connection:
+        days = [part.name for part in partitions(connection, "events") if part.covers(DAY.date())]
+    for wanted in (len(days), 0):
+        assert compact_days(any_engine, ("events",), NOW - CLOSED_FOR) == wanted
+        assert kept_events(any_engine) == before
+    transact(any_engine, lambda connection: append_events(connection, events, DAY))
+    assert len(kept_events(any_engine)) == len(events)
+
+
+def kept_events(engine: sa.Engine) -> list[str | None]:
+    """The ids, in order of time."""
+    with engine.connect() as connection:
+        return [event.id for event in read_events(connection, EventWindow(node="n"))]
 
 
 _SIZE = sa.text("SELECT pg_total_relation_size(to_regclass(:name))")
