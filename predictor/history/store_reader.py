@@ -112,9 +112,7 @@ def read_device_telemetry(
         for node, time_ms, text, packed in rows:
             subject = fleet_index.get(node)
             if subject is not None:
-                time = from_ms(time_ms)
-                told = hours.devices(time, packed) if text is None else hours.text(time, text, packed)
-                gathered.take(subject, time_ms + HOUR_MS, told)
+                gathered.take(subject, time_ms + HOUR_MS, hours.devices(from_ms(time_ms), text, packed))
     return gathered.measured()
 
 

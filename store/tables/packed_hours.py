@@ -41,20 +41,26 @@ class PackedHours:
         self._connection = connection
         self._held: dict[datetime, zstandard.ZstdDecompressor] = {}
 
+    def devices(
+        self, time: datetime, text: str | None, packed: bytes | None, naming: re.Pattern[str] | None = None
+    ) -> HourDevices | str | None:
+        """An hour's devices, or their JSON where that is at hand; None: nothing is told, or nothing is named so."""
+        kept = None if packed is None else self.of_day(day_of(time)).decompress(packed).decode()
+        if naming is not None and not naming.search((kept or "") + (text or "")):
+            return None
+        if kept is None:
+            return text
+        if kept.startswith(_AS_IT_IS):
+            whole = kept.removeprefix(_AS_IT_IS)
+            return whole if text is None else _joined(orjson.loads(whole), text)
+        return spread(kept) if text is None else _joined(spread(kept), text)
+
     def text(
         self, time: datetime, text: str | None, packed: bytes | None, naming: re.Pattern[str] | None = None
     ) -> str | None:
-        """The JSON of an hour's devices; None where nothing is told of any, or nothing that is named so."""
-        if packed is None:
-            return text if naming is None or naming.search(text or "") else None
-        condensed = self.of_day(day_of(time)).decompress(packed).decode()
-        if naming is not None and not naming.search(condensed + (text or "")):
-            return None
-        return dumped(spread(condensed)) if text is None else _joined(spread(condensed), text)
-
-    def devices(self, time: datetime, packed: bytes) -> HourDevices:
-        """What is packed of an hour alone."""
-        return spread(self.of_day(day_of(time)).decompress(packed).decode())
+        """The JSON of an hour's devices."""
+        found = self.devices(time, text, packed, naming)
+        return dumped(found) if isinstance(found, dict) else found
 
     def of_day(self, day: datetime) -> zstandard.ZstdDecompressor:
         """What unpacks a day's hours."""
@@ -94,8 +100,7 @@ def dumped(value: Any) -> str:
 
 def _less_min(figures: Sequence[Any]) -> Any:
     low, high, mean, last, changes = figures
-    classes = set(map(type, figures))
-    if not classes <= _FIGURES:
+    if not set(map(type, figures)) <= _FIGURES:
         raise TypeError(figures)
     if low == high == mean == last and changes == 0 and len(set(map(type, figures[:4]))) == 1:
         return low
@@ -107,8 +112,6 @@ def _less_min(figures: Sequence[Any]) -> Any:
 
 def spread(condensed: str) -> HourDevices:
     """What was condensed."""
-    if condensed.startswith(_AS_IT_IS):
-        return orjson.loads(condensed) or {}
     names, told = map(orjson.loads, condensed.split("\n"))
     figures = iter([_with_min(one) if one.__class__ is list else [one, one, one, one, 0] for one in told])
     # Names first: zip asks it last, so that no figure is taken for a name that is not there.

@@ -156,10 +156,8 @@ def telemetry_page(connection: sa.Connection, node: str, window: TelemetryWindow
     rows = [dict(row) for row in connection.execute(query).mappings()]
     hours = PackedHours(connection)
     for row in rows:
-        time, text, packed = row["time"], row["devices"], row.pop("packed")
-        alone = packed is not None and text is None
-        told = hours.devices(time, packed) if alone else json.loads(hours.text(time, text, packed) or "{}")
-        row["devices"] = _chosen(told or {}, window)
+        told = hours.devices(row["time"], row["devices"], row.pop("packed"))
+        row["devices"] = _chosen((json.loads(told) if isinstance(told, str) else told) or {}, window)
     return rows
 
 

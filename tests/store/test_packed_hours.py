@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from diagnosis.slow.slow_nodes import _readings
 from predictor.history.arrays import to_ms
-from predictor.history.store_reader import read_measures
+from predictor.history.store_reader import read_device_telemetry, read_measures
 from store.database.closed_days import compact_days
 from store.database.connections import migrate, open_database, transact
 from store.database.copy import copy_database
@@ -26,7 +26,7 @@ from store.nodes.domains import days_of_links, link_readings
 from store.records.event import Event
 from store.records.telemetry import Rollup
 from store.tables import schema
-from store.tables.packed_hours import PackedHours, condensed, spread
+from store.tables.packed_hours import condensed, spread
 from store.telemetry.hours import TelemetryWindow, append_rollups, telemetry_page
 from store.telemetry.packing import CLOSED_FOR, pack_closed_days
 
@@ -92,18 +92,6 @@ def test_every_reader_finds_what_was_written(any_engine: sa.Engine, tmp_path: Pa
     assert kept(any_engine) == (0, len(NODES) * 24)
     assert read(any_engine, tmp_path) == before
     assert all(before)
-
-
-def test_a_dictionary_makes_them_a_tenth(any_engine: sa.Engine) -> None:
-    """Of names that repeat little is left."""
-    fill(any_engine)
-    size = sa.select(sa.func.sum(sa.func.length(sa.cast(schema.telemetry.c.devices, sa.Text))))
-    with any_engine.connect() as connection:
-        before = connection.scalar(size)
-    pack_closed_days(any_engine, NOW)
-    with any_engine.connect() as connection:
-        packed = connection.scalars(sa.select(schema.telemetry.c.packed)).all()
-    assert sum(map(len, packed)) * 10 < (before or 0)
 
 
 def test_a_day_that_is_not_over_for_long_stays(any_engine: sa.Engine) -> None:
@@ -233,13 +221,6 @@ def test_a_day_that_somebody_reads_is_left_alone(any_engine: sa.Engine) -> None:
     assert compact_days(any_engine, ("telemetry",), NOW - CLOSED_FOR) == len(days)
 
 
-def test_nothing_packed_is_nothing_to_unpack(any_engine: sa.Engine) -> None:
-    """JSON goes through as it is, whatever it is."""
-    with any_engine.connect() as connection:
-        hours = PackedHours(connection)
-        assert [hours.text(DAY, text, None) for text in (None, "{ }", "no JSON")] == [None, "{ }", "no JSON"]
-
-
 numbers = st.none() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.just(-0.0)
 figures = st.tuples(numbers, numbers, numbers, numbers, numbers) | numbers.map(lambda one: (one, one, one, one, 0))
 names = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)
@@ -257,10 +238,24 @@ def test_any_figures_come_back_as_they_were(devices: dict[str, dict[str, tuple[A
 def found(text: str) -> Any:
     """What a reader finds of it."""
     kept = condensed(text)
-    return json.loads(kept[1:]) if kept.startswith("\n") else spread(kept)
+    return json.loads(kept) if kept.startswith("\n") else spread(kept)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"a": 1}', '{"a": {"b": [1]}}', '{"a": {"b": "12345"}}', "{ "])
 def test_what_is_no_devices_stays_as_it_is(text: str) -> None:
     """Whatever stood in the column: what reads it says what is wrong with it, as before."""
     assert condensed(text) == "\n" + text
+
+
+def test_an_hour_that_nobody_can_read_costs_no_other_one(any_engine: sa.Engine) -> None:
+    """As before its day was closed: the model leaves it out and counts it."""
+    fill(any_engine)
+    table, bad = schema.telemetry, {"gpu:0": {"smart_5": "five."}}
+    with any_engine.begin() as connection:
+        one = (table.c.node == NODES[0], table.c.time == DAY)
+        connection.execute(sa.update(table).where(*one).values(devices=bad))
+    pack_closed_days(any_engine, NOW)
+    with any_engine.connect() as connection:
+        found = read_device_telemetry(connection, {NODES[0]: 0}, to_ms(DAY), to_ms(NOW))
+        assert telemetry_page(connection, NODES[0], TelemetryWindow(), 1)[0]["devices"] == bad
+    assert (found.left_out, len(found.series["smart_5"].last)) == (1, 23 * 8)
