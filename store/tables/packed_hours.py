@@ -21,7 +21,7 @@ import zstandard
 
 from store.tables import schema
 
-HourDevices: TypeAlias = dict[str, dict[str, Sequence[Any]]]
+HourDevices: TypeAlias = dict[str, dict[str, tuple[Any, ...]]]
 # Days whose dictionaries a reader holds: rows come day by day.
 _HELD = 8
 _TABLE, _DAYS = schema.telemetry, schema.packed_days
@@ -106,23 +106,28 @@ def _less_min(figures: Sequence[Any]) -> Any:
         return low
     if None in figures:
         return [figures]
-    less = [round(each - low, _PLACES) for each in (high, mean, last)]
-    return [low, *less, changes] if [low + each for each in less] == [high, mean, last] else [figures]
+    rest = [high, mean, last]
+    less = [round(each - low, _PLACES) for each in rest]
+    back = [low + each for each in less]
+    is_exact = back == rest and list(map(type, back)) == list(map(type, rest))
+    return [low, *less, changes] if is_exact else [figures]
 
 
 def spread(condensed: str) -> HourDevices:
     """What was condensed."""
     names, told = map(orjson.loads, condensed.split("\n"))
-    figures = iter([_with_min(one) if one.__class__ is list else [one, one, one, one, 0] for one in told])
+    figures = []
+    for one in told:
+        if one.__class__ is not list:
+            figures.append((one, one, one, one, 0))
+        elif len(one) == 1:
+            figures.append(tuple(one[0]))  # as it was
+        else:
+            low, high, mean, last, changes = one
+            figures.append((low, low + high, low + mean, low + last, changes))
+    left = iter(figures)
     # Names first: zip asks it last, so that no figure is taken for a name that is not there.
-    return {device: dict(zip(measures, figures, strict=False)) for device, *measures in names}
-
-
-def _with_min(told: Sequence[Any]) -> Sequence[Any]:
-    if len(told) == 1:
-        return told[0]  # type: ignore[no-any-return]  # as it was
-    low, high, mean, last, changes = told
-    return [low, low + high, low + mean, low + last, changes]
+    return {device: dict(zip(measures, left, strict=False)) for device, *measures in names}
 
 
 def _joined(devices: HourDevices, text: str) -> str:
