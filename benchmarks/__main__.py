@@ -42,6 +42,7 @@ from benchmarks import (  # noqa: E402
     sites,
     slow_ranks,
     start,
+    stored_bytes,
     storm_verdicts,
 )  # fmt: skip
 from benchmarks.result import Result, unmeasured  # noqa: E402
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, tuple[str, str, Measure]] = {
     "history": (history.WHAT, history.BUDGET, history.measure),
     "ingest": (http_ingest.WHAT, http_ingest.BUDGET, http_ingest.measure),
     "bodies": (bodies.WHAT, bodies.BUDGET, bodies.measure),
+    "bytes": (stored_bytes.WHAT, stored_bytes.BUDGET, stored_bytes.measure),
     "load": (load.WHAT, load.BUDGET, load.measure),
     "rescore": (predict.WHAT, predict.BUDGET, predict.measure),
     "backtest": (predict.BACKTEST_WHAT, predict.BACKTEST_BUDGET, predict.measure_backtest),

@@ -27,8 +27,8 @@ from store.database.partitions import ensure_days
 from store.tables import hint_tables
 
 _UNFILLED = ("seq", "heads", "position", "hash", "unbroken_since")  # the database numbers them, or a server does
-# This fleet has no NVLink domains, and no gauge that shows an old fault.
-_NO_DOMAINS = {"incidents": ("link", "domain", "nodes", "parts", "shown")}
+# This fleet has no NVLink domains, no gauge that shows an old fault, and tells of no single devices.
+_UNTOLD = {"incidents": ("link", "domain", "nodes", "parts", "shown"), "telemetry": ("packed",)}
 _DAYS_AT_ONCE = 20  # a transaction holds a lock on every partition and index that it makes
 
 
@@ -72,7 +72,7 @@ def _fill_day(dsn: str, size: Size, back: int) -> None:
 
 def copy_in(connection: "psycopg.Connection[tuple[object, ...]]", table: str, blocks: Iterable[bytes]) -> None:
     """COPY text into all columns of a table that are not numbered by the database."""
-    unfilled = (*_UNFILLED, *_NO_DOMAINS.get(table, ()))
+    unfilled = (*_UNFILLED, *_UNTOLD.get(table, ()))
     columns = [
         f'"{column.name}"' for column in hint_tables.metadata.tables[table].columns if column.name not in unfilled
     ]

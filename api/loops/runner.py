@@ -134,6 +134,7 @@ DAYS_S = 3600.0
 # The hash of the audit's newest row is logged so often.
 AUDIT_S = 3600.0
 PRUNE_S = 86_400.0
+CLOSED_DAYS_S = 3600.0
 _log = logging.getLogger(__name__)
 
 
@@ -263,6 +264,7 @@ def make_loops(state: State) -> LoopRunner:
             Loop("score", every.score_s, turns.score),
             *([Loop("days", DAYS_S, turns.days)] if state.engine.dialect.name == "postgresql" else []),
             *([Loop("prune", PRUNE_S, turns.prune)] if source or state.settings.keep != RetentionPeriods() else []),
+            Loop("closed-days", CLOSED_DAYS_S, turns.closed_days),
             Loop("policy", every.policy_s, turns.policy, wake=state.wakes.policy),
             *([Loop("watch", WATCH_S, turns.watch)] if source or every.policy_s > 0 or turns.acting else []),
             Loop("audit", AUDIT_S, turns.audit),

@@ -35,6 +35,7 @@ from schedulers.reconcile.turn import TurnContext, run_actuator
 from schedulers.registry import SCHEDULERS, avoid_takers, make_actuator
 from schedulers.webhooks.settings import WebhookSettings
 from store.database.audit_chain import audit_head
+from store.database.closed_days import compact_days
 from store.database.connections import writing
 from store.database.coordination import FAULTS
 from store.database.partitions import KEEP_AHEAD, ensure_days
@@ -43,6 +44,7 @@ from store.events.event_pages import newest_time
 from store.events.incident_intake import MOST_EVENTS
 from store.hints.policy_history import newest_policy, note_policy, note_rules
 from store.nodes.node_states import newest_scoring
+from store.telemetry.packing import CLOSED_FOR, pack_closed_days
 
 # Features age even when nothing comes in: silence is a sign, too.
 _RESCORE = timedelta(hours=1)
@@ -216,6 +218,13 @@ class Turns:
         """Let go of what is kept no longer."""
         gone = prune(self._state.engine, self._state.settings.keep.before(self._state.clock()), keep_on)
         _log.info("pruned %s", gone)
+
+    def closed_days(self, keep_on: Callable[[], bool]) -> None:
+        """Pack the telemetry of days that are over, then write their tables anew: no more room than they need."""
+        engine, now, going = self._state.engine, self._state.clock(), _Pace(keep_on)
+        hours = pack_closed_days(engine, now, going)
+        days = compact_days(engine, ("events", "telemetry"), now - CLOSED_FOR, going)
+        _log.info("packed %d hours of nodes, wrote %d closed days anew", hours, days)
 
     def policy(self, keep_on: Callable[[], bool]) -> None:
         """Bring the hints up to now, and wake the dispatch at once."""

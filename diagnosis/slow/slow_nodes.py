@@ -35,6 +35,7 @@ from store.records.telemetry import DROPPING, RISING, hour_of
 from store.runs.jobs import running_jobs
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
+from store.tables.packed_hours import TOLD, PackedHours
 
 KIND = "node_slow"
 _SOURCE = "slow"
@@ -372,19 +373,20 @@ def _readings(connection: sa.Connection, nodes: Sequence[str], now: datetime) ->
     """The newest roll-up's values of some nodes, by measure."""
     table = _TELEMETRY.c
     query = (
-        sa.select(table.node, sa.cast(table.devices, sa.Text).label("devices"))
+        sa.select(table.node, table.time, sa.cast(table.devices, sa.Text).label("devices"), table.packed)
         .where(table.time >= hour_of(now - _FRESH), table.time <= now, is_one_of(connection, table.node, nodes))
-        .where(table.devices.is_not(None))
+        .where(TOLD)
         .order_by(table.time.desc())
     )
     found: dict[str, list[DeviceReading]] = defaultdict(list)
     seen: set[str] = set()
+    hours = PackedHours(connection)
     with connection.execute(query.execution_options(yield_per=500)) as rows:
         for row in rows:
             if row.node in seen:
                 continue
             try:
-                devices = _DEVICES.decode(row.devices)
+                devices = _DEVICES.decode(hours.text(row.time, row.devices, row.packed) or "")
             except msgspec.MsgspecError:
                 continue
             seen.add(row.node)

@@ -46,6 +46,7 @@ from store.records.hostlist import expand
 from store.records.telemetry import COUNTERS, GAUGES
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
+from store.tables.packed_hours import TOLD, PackedHours
 
 # Telemetry of single devices as arrays: every measure that the store holds, whoever told it, without code of its own.
 #
@@ -107,16 +108,17 @@ def read_device_telemetry(
     if stride_h is not None:
         query = query.where(is_one_of(connection, schema.telemetry.c.node, fleet_index))
     with connection.execute(query) as rows:
-        for node, time_ms, text in rows:
+        hours = PackedHours(connection)
+        for node, time_ms, text, packed in rows:
             subject = fleet_index.get(node)
             if subject is not None:
-                gathered.take(subject, time_ms + HOUR_MS, text)
+                gathered.take(subject, time_ms + HOUR_MS, hours.devices(from_ms(time_ms), text, packed))
     return gathered.measured()
 
 
 def _wanted(first_ms: int, last_ms: int) -> tuple[sa.ColumnElement[bool], ...]:
-    time, devices = schema.telemetry.c.time, schema.telemetry.c.devices
-    return (time >= from_ms(first_ms), time <= from_ms(last_ms - HOUR_MS), devices.is_not(None))
+    time = schema.telemetry.c.time
+    return (time >= from_ms(first_ms), time <= from_ms(last_ms - HOUR_MS), TOLD)
 
 
 def stride_of(connection: sa.Connection, first_ms: int, last_ms: int) -> int:
@@ -127,13 +129,14 @@ def stride_of(connection: sa.Connection, first_ms: int, last_ms: int) -> int:
 
 
 def _query(connection: sa.Connection, first_ms: int, last_ms: int, stride_h: int) -> sa.Select[Any]:
-    """Node, start of the hour in ms, and the devices as text: nothing is decoded before it is known to be wanted."""
+    """Node, start of the hour in ms, and the devices: nothing is decoded before it is known to be wanted."""
     table = schema.telemetry
     if connection.dialect.name == "postgresql":
         time_ms: sa.ColumnElement[Any] = sa.cast(sa.func.extract("epoch", table.c.time) * 1000, sa.BigInteger)
     else:
         time_ms = sa.type_coerce(table.c.time, sa.BigInteger) // 1000
-    query = sa.select(table.c.node, time_ms, sa.cast(table.c.devices, sa.Text)).where(*_wanted(first_ms, last_ms))
+    columns = (table.c.node, time_ms, sa.cast(table.c.devices, sa.Text), table.c.packed)
+    query = sa.select(*columns).where(*_wanted(first_ms, last_ms))
     if stride_h > 1:
         query = query.where(time_ms // HOUR_MS % stride_h == 0)
     return query.execution_options(yield_per=_FETCH_ROLLUPS)
@@ -159,10 +162,10 @@ class _DeviceRollups:
     figured: dict[str, _MeasureFigures] = field(default_factory=dict)
     left_out: int = 0
 
-    def take(self, subject: int, time_ms: int, text: str) -> None:
-        """One roll-up's devices."""
+    def take(self, subject: int, time_ms: int, told: Any) -> None:
+        """One roll-up's devices, as JSON or read."""
         try:
-            devices = _DECODER.decode(text)
+            devices = _DECODER.decode(told) if isinstance(told, str) else told
         except (msgspec.ValidationError, msgspec.DecodeError):
             self.left_out += 1
             return

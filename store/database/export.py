@@ -26,6 +26,7 @@ import sqlalchemy as sa
 from store.database.partitions import DIVIDED
 from store.database.retention import MINIMUM
 from store.tables import hint_tables, schema, topology_tables, verdict_tables
+from store.tables.packed_hours import PackedHours
 
 # The rows of a table as Arrow tables, a bounded number at a time: PostgreSQL's through COPY, SQLite's by a cursor.
 
@@ -47,6 +48,7 @@ def _raw_type(kind: sa.types.TypeEngine[Any]) -> Any:
         (sa.Boolean, pa.bool_()),
         (sa.Float, pa.float64()),
         (sa.Integer, pa.int64()),
+        (sa.LargeBinary, pa.binary()),
     ):
         if isinstance(kind, sql):
             return arrow
@@ -55,9 +57,39 @@ def _raw_type(kind: sa.types.TypeEngine[Any]) -> Any:
 
 def read_rows(connection: sa.Connection, table: sa.Table, span: TimeSpan | None) -> Iterator[pa.Table]:
     """The rows of a table, or those of since <= time < until; by time where there is a span, else by the key."""
-    read = _read_copy if connection.dialect.name == "postgresql" else _read_cursor
-    for rows in read(connection, table, span):
-        yield rows.cast(pa.schema([(column.name, arrow_type(column.type)) for column in table.columns]))
+    on_postgres = connection.dialect.name == "postgresql"
+    hours = PackedHours(connection)
+    if span is not None:
+        hours.of_day(span[0])  # a COPY leaves no room for another question
+    for rows in (_read_copy if on_postgres else _read_cursor)(connection, table, span):
+        whole = _unpacked(rows, hours) if _PACKED in table.c else rows
+        yield whole.cast(pa.schema([(column.name, arrow_type(column.type)) for column in exported_columns(table)]))
+
+
+_PACKED = "packed"
+
+
+def exported_columns(table: sa.Table) -> list[sa.Column[Any]]:
+    """Those that a file has: what the database packs stands in the column that it was packed from."""
+    return [column for column in table.columns if column.name != _PACKED]
+
+
+def _unpacked(rows: pa.Table, hours: PackedHours) -> pa.Table:
+    """Roll-ups with the devices that are packed as the JSON that they were."""
+    texts = [
+        hours.text(_EPOCH + timedelta(microseconds=time), text, None if packed is None else _bytes(packed))
+        for time, text, packed in zip(*(rows[name].to_pylist() for name in ("time", "devices", _PACKED)), strict=True)
+    ]
+    place = rows.schema.get_field_index("devices")
+    return rows.drop_columns([_PACKED]).set_column(place, "devices", pa.array(texts, pa.string()))
+
+
+def _bytes(packed: bytes) -> bytes:
+    """Of a COPY they come in hexadecimal."""
+    return bytes.fromhex(packed[2:].decode()) if packed.startswith(b"\\x") else packed
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _query(table: sa.Table, span: TimeSpan | None, columns: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
@@ -366,13 +398,14 @@ def _whole(place: ExportPlace, file: str, table: sa.Table, day: datetime) -> int
         read = datetime.fromisoformat((footer.metadata or {})[_EXPORTED].decode())
     except (OSError, pa.ArrowException, KeyError, ValueError):
         return None
-    is_current = footer.schema.names == [column.name for column in table.columns]
+    is_current = footer.schema.names == [column.name for column in exported_columns(table)]
     return int(footer.num_rows) if is_current and read >= day + _DAY + _LATE else None
 
 
 def _write(engine: sa.Engine, table: sa.Table, place: ExportPlace, name: str, day: datetime | None = None) -> int:
     read = datetime.now(UTC).isoformat().encode()
-    columns = pa.schema([(column.name, arrow_type(column.type)) for column in table.columns], {_EXPORTED: read})
+    kinds = [(column.name, arrow_type(column.type)) for column in exported_columns(table)]
+    columns = pa.schema(kinds, {_EXPORTED: read})
     file, count = place.file(name), 0
     with place.unfinished(file) as unfinished:
         with engine.connect() as connection, pq.ParquetWriter(unfinished, columns, compression="zstd") as writer:

@@ -33,6 +33,11 @@ class BusyError(RuntimeError):
     """A table whose lock was not to be had in all tries."""
 
 
+def is_lock_busy(error: DBAPIError) -> bool:
+    """Whether another has the lock for now, and nothing else is wrong."""
+    return getattr(error.orig, "sqlstate", None) in _AGAIN
+
+
 def with_lock_timeout(engine: sa.Engine, work: Callable[[sa.Connection], None], tries: int = 5) -> None:
     """Run `work` in one short transaction of its own, again while a lock is not to be had.
 
@@ -47,7 +52,7 @@ def with_lock_timeout(engine: sa.Engine, work: Callable[[sa.Connection], None], 
                 connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
                 work(connection)
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) not in _AGAIN:
+            if not is_lock_busy(error):
                 raise
         else:
             return

@@ -17,6 +17,7 @@ from store.database.connections import writing
 from store.database.partitions import LOCK, BusyError, Partition, partitions, with_lock_timeout
 from store.tables import hint_tables, schema, verdict_tables
 from store.tables.day_totals import DAYS, adding, summary
+from store.tables.packed_hours import day_of
 
 # Rows a step. Scores and incidents have no index by time alone, so that each step looks at all of them: fewer and
 # larger steps.
@@ -99,7 +100,18 @@ def prune(
         before: of `events`, `telemetry`, `scores`, `deliveries`, `audit`: the first moment that stays.
         keep_on: asked before each step.
     """
-    return {name: _Pruning(engine, name, moment, keep_on).run() for name, moment in before.items()}
+    gone = {name: _Pruning(engine, name, moment, keep_on).run() for name, moment in before.items()}
+    if "telemetry" in gone:
+        with writing(engine).begin() as connection:
+            _forget_dictionaries(connection)
+    return gone
+
+
+def _forget_dictionaries(connection: sa.Connection) -> None:
+    """Let go of those of days before the first hour that is there: no other hour needs them."""
+    first = connection.scalar(sa.select(sa.func.min(schema.telemetry.c.time, type_=schema.UtcTime())))
+    if first is not None:
+        connection.execute(sa.delete(schema.packed_days).where(schema.packed_days.c.day < day_of(first)))
 
 
 @dataclass(frozen=True, slots=True)

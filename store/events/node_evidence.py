@@ -19,6 +19,7 @@ from store.hints.check_log import MODEL, check_name
 from store.records.event import format_time
 from store.records.event_sources import FLEET_SOURCES, MACHINES
 from store.tables import hint_tables, schema, topology_tables, verdict_tables
+from store.tables.pages import whole_device
 
 # Of each kind; the newest stay.
 MOST_ROWS = 100_000
@@ -175,6 +176,8 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         str(key): format_time(value) if isinstance(value, datetime) else value for key, value in row.items()
     }
+    if "device" in found:
+        found["device"] = whole_device(found["device"])
     told = found.get("attributes") or {}
     if "message" in found:
         process = str(told.get("process") or "")

@@ -22,6 +22,7 @@ from store.database.coordination import TOPOLOGY, move_mark
 from store.records.event import Device, Event
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
+from store.tables.packed_hours import PackedHours
 
 FABRIC = "nvlink_fabric"
 _MOST_TEXT = 128
@@ -100,13 +101,16 @@ def link_readings(connection: sa.Connection, since: datetime, until: datetime) -
 
 def _of_rollups(connection: sa.Connection, since: datetime, until: datetime) -> Iterator[LinkReading]:
     table = schema.telemetry.c
-    text = sa.cast(table.devices, sa.Text)
-    query = sa.select(table.node, table.time, text.label("devices")).where(table.time >= since, table.time < until)
-    query = query.where(text.like("%nvlink\\_%\\_l%", escape="\\")).order_by(table.time)
+    text, hours = sa.cast(table.devices, sa.Text), PackedHours(connection)
+    query = sa.select(table.node, table.time, text.label("devices"), table.packed)
+    query = query.where(table.time >= since, table.time < until).order_by(table.time)
+    query = query.where(sa.or_(text.like("%nvlink\\_%\\_l%", escape="\\"), table.packed.is_not(None)))
     with connection.execute(query.execution_options(yield_per=1000)) as rows:
         for row in rows:
+            if (told := hours.text(row.time, row.devices, row.packed, _IN_ROLLUP)) is None:
+                continue
             try:
-                devices = _DEVICES.decode(row.devices)
+                devices = _DEVICES.decode(told)
             except msgspec.MsgspecError:
                 continue
             for device, measures in devices.items():
@@ -138,10 +142,12 @@ def days_of_links(connection: sa.Connection) -> list[datetime]:
     table = schema.telemetry.c
     ends = sa.select(sa.func.min(table.time, type_=schema.UtcTime()), sa.func.max(table.time, type_=schema.UtcTime()))
     first, last = connection.execute(ends).one()
-    day = None if first is None else _end_of_day(first)
+    day, hours = None if first is None else _end_of_day(first), PackedHours(connection)
     while day is not None and last is not None and day - _DAY <= last:
-        query = sa.select(sa.cast(table.devices, sa.Text)).where(table.time >= day - _DAY, table.time < day)
-        if any(_IN_ROLLUP.search(text or "") for text in connection.scalars(query.limit(_LOOKED_AT))):
+        query = sa.select(table.time, sa.cast(table.devices, sa.Text), table.packed)
+        query = query.where(table.time >= day - _DAY, table.time < day)
+        looked = connection.execute(query.limit(_LOOKED_AT)).all()
+        if any(hours.text(time, text, packed, _IN_ROLLUP) for time, text, packed in looked):
             found.add(day)
         day += _DAY
     return sorted(found)

@@ -87,7 +87,7 @@ def node_telemetry(connection: sa.Connection, node: str, since: datetime) -> lis
     """The node's roll-ups, one an hour; hours without samples are missing."""
     table = schema.telemetry
     # What is kept of single devices is many times the rest.
-    columns = [column for column in table.columns if column.name not in ("node", "devices")]
+    columns = [column for column in table.columns if column.name not in ("node", "devices", "packed")]
     query = sa.select(*columns).where(table.c.node == node, table.c.time >= since).order_by(table.c.time)
     return [dict(row) for row in connection.execute(query).mappings()]
 

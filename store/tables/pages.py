@@ -8,14 +8,16 @@ SQLite keeps times as numbers and takes any text for a document: there they are 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-from store.records.event import parse_time
+from store.records.event import Device, parse_time
 from store.tables import schema
 
 # Reading the newest (or the oldest) of a table of days, a stretch of time after the other.
@@ -93,6 +95,30 @@ class JsonDocument(sa.types.TypeDecorator[orjson.Fragment]):
         return None if value is None else orjson.Fragment(value)
 
 
+class DeviceDocument(JsonDocument):
+    """A device as an answer shows it: all its fields, whether or not the row names them."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> orjson.Fragment | None:  # noqa: ARG002
+        """The text with the fields that it lacks."""
+        return None if value is None else orjson.Fragment(_whole_text(value))
+
+
+_DEVICE = tuple(field.name for field in fields(Device))
+
+
+def whole_device(device: Any) -> Any:
+    """A device of a row, whose unknown fields are left out there, with all its fields."""
+    return {name: device.get(name) for name in _DEVICE} if isinstance(device, dict) and device else device
+
+
+@lru_cache(4096)
+def _whole_text(text: str) -> str:
+    whole = all(f'"{name}":' in text for name in _DEVICE)
+    return text if whole else orjson.dumps(whole_device(orjson.loads(text))).decode()
+
+
 def answer_columns(connection: sa.Connection, columns: Iterable[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
     """Columns as an answer shows them, each under its own name."""
     return [_answer_column(column) for column in columns] if connection.dialect.name == "postgresql" else list(columns)
@@ -103,7 +129,7 @@ def _answer_column(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         text = sa.func.to_char(sa.func.timezone("UTC", column), _TIME_FORMAT, type_=sa.Text())
         return text.label(column.key)
     if isinstance(column.type, sa.JSON):
-        return sa.cast(column, JsonDocument()).label(column.key)
+        return sa.cast(column, DeviceDocument() if column.key == "device" else JsonDocument()).label(column.key)
     return column
 
 
@@ -114,7 +140,11 @@ def answer_rows(connection: sa.Connection, page: sa.FromClause, *order: sa.Colum
     """
     result = connection.execute(sa.select(*answer_columns(connection, page.c)).order_by(*order))
     names = tuple(result.keys())
-    return [dict(zip(names, row, strict=True)) for row in result.all()]
+    rows = [dict(zip(names, row, strict=True)) for row in result.all()]
+    if "device" in names and connection.dialect.name != "postgresql":
+        for row in rows:
+            row["device"] = whole_device(row["device"])
+    return rows
 
 
 def document_of(row: Mapping[str, Any], name: str) -> Any:

@@ -85,7 +85,6 @@ log_news = sa.Table(  # lines of runs' logs that no folded log has yet: a row a 
     sa.Index(None, "run", "seq"),
 )
 
-
 interruptions = sa.Table(  # each bad end of an attempt, what it is put down to and what it cost
     "interruptions",
     metadata,
@@ -115,7 +114,6 @@ run_days = sa.Table(  # what of a run's UTC day went into a bucket
     sa.Column("gpu_ms", sa.BigInteger),
     sa.Index(None, "day"),
 )
-
 
 models = sa.Table(
     "models",
@@ -301,8 +299,17 @@ telemetry = sa.Table(
     sa.Column("gpu_util_mean", sa.Float),
     sa.Column("sm_clock_min_mhz", sa.Float),
     sa.Column("devices", sa.JSON(none_as_null=True)),  # of each device and measure: min, max, mean, last, changes
+    sa.Column("packed", sa.LargeBinary),  # the same once the day is closed (`packed_hours.py`)
     sa.Index(None, "time"),
     postgresql_partition_by=BY_DAY,
+)
+
+packed_days = sa.Table(  # the days whose hours are packed; a day's dictionary unpacks them
+    "packed_days",
+    metadata,
+    sa.Column("day", UtcTime, primary_key=True, autoincrement=False),
+    sa.Column("dictionary", sa.LargeBinary, nullable=False),  # of zstd; empty: they are packed without one
+    sa.Column("done", UtcTime),  # null: some of them are not packed yet
 )
 
 links = sa.Table(  # topology: which port is cabled to which, as it is now (`topology_tables.former_links` was)
@@ -413,9 +420,7 @@ intake = sa.Table(  # fault events that no incident counts yet: a row a batch, g
     sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
     sa.Column("received", UtcTime, nullable=False),
     sa.Column("count", sa.Integer, nullable=False),
-    sa.Column(
-        "events", sa.LargeBinary, nullable=False
-    ),  # zstd of JSON: what they come to (`diagnosis/incidents/incident.py`)
+    sa.Column("events", sa.LargeBinary, nullable=False),  # zstd of JSON (`diagnosis/incidents/incident.py`)
     sa.Column("error", sa.Text),  # why the row was set aside: no incident can be made of it as it is
 )
 
@@ -474,7 +479,6 @@ telemetry_days = sa.Table(  # a node's day of telemetry: what stays of its hours
     sa.Index(None, "day"),
 )
 
-
 audit = sa.Table(  # who asked for what, when, and what came of it; never updated once it is committed
     "audit",
     metadata,
@@ -489,7 +493,6 @@ audit = sa.Table(  # who asked for what, when, and what came of it; never update
     sa.Index(None, "subject", "seq"),
     sa.Index(None, "position", unique=True),
 )
-
 
 marks = sa.Table(  # numbers that grow with news, for processes that wait for it
     "marks",

@@ -4,6 +4,7 @@ What an archive tells of single devices joins what a sidecar told of the same ho
 SQLite takes them through its own executemany, PostgreSQL through COPY into a temporary table.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from sqlalchemy.dialects import sqlite
 from store.records.telemetry import ROLLUP_S, Rollup
 from store.tables import schema
 from store.tables.bulk_rows import upsert, upsert_last_seen
+from store.tables.packed_hours import PackedHours
 from store.telemetry.rollups import RollupTable, moment_of
 
 # Writing roll-ups of live sources: several sources of a node may tell of the same hour, and more of it each time.
@@ -126,7 +128,7 @@ def late_nodes(connection: sa.Connection) -> dict[str, datetime]:
 
 # Reading a node's roll-ups back, with what is told of its devices.
 
-_ANSWER_COLUMNS = tuple(column for column in schema.telemetry.columns if column.name != "node")
+_ANSWER_COLUMNS = tuple(column for column in schema.telemetry.columns if column.name not in ("node", "devices"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,8 @@ class TelemetryWindow:
 def telemetry_page(connection: sa.Connection, node: str, window: TelemetryWindow, limit: int) -> list[dict[str, Any]]:
     """A node's roll-ups, at most `limit`, oldest first; of their devices those that are asked for."""
     time = schema.telemetry.c.time
-    query = sa.select(*_ANSWER_COLUMNS).where(schema.telemetry.c.node == node).order_by(time).limit(limit)
+    text = sa.cast(schema.telemetry.c.devices, sa.Text).label("devices")
+    query = sa.select(*_ANSWER_COLUMNS, text).where(schema.telemetry.c.node == node).order_by(time).limit(limit)
     if window.since is not None:
         query = query.where(time >= window.since)
     if window.until is not None:
@@ -151,8 +154,10 @@ def telemetry_page(connection: sa.Connection, node: str, window: TelemetryWindow
     if window.after is not None:
         query = query.where(time > window.after)
     rows = [dict(row) for row in connection.execute(query).mappings()]
+    hours = PackedHours(connection)
     for row in rows:
-        row["devices"] = _chosen(row["devices"] or {}, window)
+        told = hours.devices(row["time"], row["devices"], row.pop("packed"))
+        row["devices"] = _chosen((json.loads(told) if isinstance(told, str) else told) or {}, window)
     return rows
 
 
@@ -172,7 +177,7 @@ def _chosen(devices: Mapping[str, Mapping[str, Any]], window: TelemetryWindow) -
 
 
 # Keys, samples, gpus_seen, gauges and, last, devices: rows are made in this order.
-_TABLE_COLUMNS = tuple(column.name for column in schema.telemetry.columns)
+_TABLE_COLUMNS = tuple(column.name for column in schema.telemetry.columns if column.name != "packed")
 _GAUGE_COLUMNS = tuple(name for name in _TABLE_COLUMNS if name not in (*_KEYS, "samples", "gpus_seen", "devices"))
 _REPLACED = tuple(name for name in _TABLE_COLUMNS if name not in (*_KEYS, "devices"))
 

@@ -1,11 +1,16 @@
 """POST /telemetry with devices, and GET /nodes/{node}/telemetry."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from api.loops.turns import Turns
+from api.server.state import State
 from store.records.telemetry import MAX_DEVICES, MAX_MEASURES
+from store.tables import schema
 
 HOT = [52, 71, 60.8, 66, 41]
 ROLLUP = {"node": "n1", "time": "2025-03-01T04:30:00Z", "samples": 960, "gpus_seen": 8}
@@ -36,6 +41,26 @@ def test_what_two_sources_tell_of_devices_is_read_back_together(any_client: Test
     assert (hour["time"], hour["samples"], hour["gpu_temp_max_c"]) == ("2025-03-01T04:00:00.000000Z", 960, 71.0)
     assert "node" not in hour
     assert "devices" not in any_client.get("/api/v1/nodes/n1").json()["telemetry"][0]
+
+
+def test_an_answer_stays_as_it_is_when_its_day_is_closed(any_client: TestClient) -> None:
+    """To the byte; of what comes late, too. The loop has something to do once."""
+    state: State = any_client.app.state.foreshock  # type: ignore[attr-defined]
+    long_ago = f"{state.clock() - timedelta(days=9):%Y-%m-%d}T04:00:00Z"
+    send(any_client, devices=GPU, time=long_ago)
+    paths = [f"/api/v1/nodes/n1/telemetry{asked}" for asked in ("", "?measure=ecc_sbe", "?device=gpu:4")]
+    before = [any_client.get(path).content for path in paths]
+    for _ in range(2):
+        Turns(state, lambda: 0.5).closed_days(lambda: True)
+        with state.engine.connect() as connection:
+            assert connection.execute(sa.select(*_KEPT)).one() == (0, 1)
+    assert [any_client.get(path).content for path in paths] == before
+    send(any_client, devices=NIC, time=long_ago, samples=0, gpus_seen=0)
+    assert get(any_client)["items"][0]["devices"] == GPU | NIC
+    assert any_client.get(paths[1]).content == before[1]
+
+
+_KEPT = (sa.func.count(schema.telemetry.c.devices), sa.func.count(schema.telemetry.c.packed))
 
 
 def test_a_device_and_a_measure_can_be_asked_for(client: TestClient) -> None:

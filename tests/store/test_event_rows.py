@@ -57,6 +57,15 @@ def test_each_row_is_its_events_own() -> None:
         assert datetime.fromisoformat(written["received"] or "") == NOW
 
 
+@pytest.mark.parametrize("uuid", [',"pci":null', '","index":null,"', '\\",\\"port\\":null', "tab\tand\nline", None])
+def test_what_is_not_known_of_a_device_takes_no_room(uuid: str | None) -> None:
+    """Nor does a name that looks like it lose a letter."""
+    device = Device("gpu", uuid=uuid)
+    event = replace(PLAIN, device=device)
+    for text in (copied(event)[0]["device"], next(iter(sqlite_rows([event], NOW)))[COLUMNS.index("device")]):
+        assert json.loads(text or "") == {"type": "gpu"} | ({} if uuid is None else {"uuid": uuid})
+
+
 def test_a_time_of_another_zone_is_the_same_moment() -> None:
     """The text bears its offset."""
     there = NOW.astimezone(timezone(timedelta(hours=5, minutes=30)))

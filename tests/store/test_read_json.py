@@ -1,6 +1,7 @@
 """What PostgreSQL writes into an answer is what Python would have written."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from api.answers.reply import dump
 from store.database.connections import writing
-from store.records.event import format_time
+from store.events.append import append_events
+from store.events.event_pages import EventWindow, event_page, read_events
+from store.events.node_evidence import node_evidence
+from store.records.event import Device, Event, format_time
 from store.tables import hint_tables, schema
 from store.tables.pages import answer_columns, answer_rows, moment_of
 
@@ -83,6 +87,24 @@ def test_what_is_not_there_is_null(any_engine: sa.Engine) -> None:
         (hour,) = answer_rows(connection, sa.select(schema.telemetry).subquery())
     assert orjson.loads(dump(node)) == {"node": "n"} | dict.fromkeys(set(node) - {"node"})
     assert (hour["devices"], orjson.loads(dump(hour))["time"]) == (None, "2025-03-01T12:00:00.000000Z")
+
+
+@pytest.mark.parametrize("uuid", ["GPU-1", "index", '"port":', '\\"index\\":', None])
+def test_a_device_is_answered_whole_however_it_was_written(any_engine: sa.Engine, uuid: str | None) -> None:
+    """Rows of before name every field of it; rows of today name what is known alone."""
+    whole = {"type": "gpu", "pci": None, "index": 3, "uuid": uuid, "port": None}
+    event = Event(NOON, "n", "kernel", "xid", 79, "fatal", device=Device(**whole), id="new")
+    with writing(any_engine).begin() as connection:
+        append_events(connection, [event, replace(event, id="old")], NOON)
+        before = sa.update(schema.events).where(schema.events.c.id == "old").values(device=whole)
+        connection.execute(before)
+    with any_engine.connect() as connection:
+        rows = event_page(connection, EventWindow(), 10)
+        evidence = node_evidence(connection, "n", NOON, NOON + timedelta(days=1))
+        assert [one.device for one in read_events(connection, EventWindow())] == [event.device] * 2
+    assert evidence is not None
+    shown = [*orjson.loads(dump(rows)), *evidence.rows["events"]]
+    assert [list(row["device"].items()) for row in shown] == [list(whole.items())] * 4
 
 
 def test_objects_come_in_the_order_asked_for(any_engine: sa.Engine) -> None:

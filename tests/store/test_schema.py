@@ -65,7 +65,7 @@ def test_every_column_bears_the_name_of_its_record_s_field() -> None:
         (schema.nodes, Node, {"last_seen"}),
         (schema.outages, Outage, set()),
         (schema.jobs, Job, {"attempt"}),
-        (schema.telemetry, Rollup, set()),
+        (schema.telemetry, Rollup, {"packed"}),
         (schema.incidents, Incident, {"heads", "parts"}),
     ):
         named = {f.name for f in fields(record)} - kept_beside
