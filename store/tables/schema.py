@@ -12,10 +12,8 @@ metadata = sa.MetaData(naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_
 
 # Which rows the partial indexes hold: a query must say the same in the same words for its database to use one.
 
-# Tokens that nobody has ended.
-LIVE = sa.text("revoked IS NULL")
-# Events of a training run: most events name none.
-NAMED = sa.text("run IS NOT NULL")
+LIVE = sa.text("revoked IS NULL")  # tokens that nobody has ended
+NAMED = sa.text("run IS NOT NULL")  # events of a training run: most events name none
 SHOWN = sa.text("shown IS NOT NULL")
 # Incidents that lasted long, which are few.
 LONG_INCIDENT = timedelta(hours=1)
