@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest  # type: ignore[import-untyped]
 
 from predictor.history.arrays import HOUR_MS, Floats, Ints
 from predictor.model.skill import Judged
@@ -53,6 +52,8 @@ def list_record(judged: Judged, horizon_h: int, losses: NodeLosses | None = None
 
 
 def _record(judged: Judged, lists: Sequence[Ints], horizon_h: int, losses: NodeLosses | None) -> dict[str, Any]:
+    from scipy.stats import binomtest  # type: ignore[import-untyped]
+
     failing = [int(judged.labels.positive[one].sum()) for one in lists]
     hit = sum(count > 0 for count in failing)
     sure = binomtest(hit, len(lists)).proportion_ci(0.95, "wilson")
