@@ -106,5 +106,5 @@ def _sidecars(size: Size) -> bytes:
             "rejected": 0,
         }
         shown = orjson.dumps(report).decode()
-        rows.append(f"{name(number)}\t{at}\t{at}\t0.1.0\t{started}\t{troubled}\t{shown}\n")
+        rows.append(f"{name(number)}\t{at}\t{at}\t0.1.0\t{started}\t{troubled}\t{shown}\t60\n")
     return "".join(rows).encode()

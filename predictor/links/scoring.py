@@ -122,10 +122,10 @@ def _taught(drawn: TrainingSample, population: Population, cabling: Cabling) -> 
 
 
 def _of_many(drawn: TrainingSample, names: Sequence[str], cabling: Cabling) -> TrainingSample:
-    """The rows without a host's older losses, where these would be more than an eighth of all, but two.
+    """The rows with a part of a host's losses, where all would be more than an eighth of those of everybody, but two.
 
-    A host says itself what it lost, and when: one that makes up losses of its cable teaches no more than that. Of a
-    link between two switches the link stands for the host.
+    A host says itself what it lost, and when: one that makes up losses of its cable teaches no more than that. What is
+    kept lies as far apart in time as it did. Of a link between two switches the link stands for the host.
     """
     owners = {owner: number for number, owner in enumerate({cabling.host(name) or name for name in names})}
     owner = np.array([owners[cabling.host(name) or name] for name in names], dtype=np.int64)
@@ -133,12 +133,12 @@ def _of_many(drawn: TrainingSample, names: Sequence[str], cabling: Cabling) -> T
     whose = owner[drawn.rows.node[positive]]
     count = np.bincount(whose, minlength=len(owners))
     most = np.maximum((len(positive) - count) // (_SHARE_OF_HOST - 1), _LEAST_OF_HOST)
-    newest_first = np.lexsort((-drawn.rows.time_ms[positive], whose))
-    begins = np.cumsum(count) - count
-    place = np.empty(len(positive), dtype=np.int64)
-    place[newest_first] = np.arange(len(positive)) - begins[whose[newest_first]]
+    order = np.lexsort((drawn.rows.time_ms[positive], whose))
+    of, whole = most[whose[order]], count[whose[order]]
+    place = np.arange(len(positive)) - (np.cumsum(count) - count)[whose[order]]
+    teaches = (place + 1) * of // whole > place * of // whole
     kept = np.ones(len(drawn.rows), dtype=np.bool_)
-    kept[positive[place >= most[whose]]] = False
+    kept[positive[order[~teaches & (of < whole)]]] = False
     return drawn.only(kept)
 
 

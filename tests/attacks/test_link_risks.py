@@ -98,7 +98,7 @@ def test_a_node_that_invents_losses_does_not_teach_that_links_fall(
 
 @pytest.mark.parametrize("every_d", [1.0, 2.0])
 def test_a_node_that_backdates_losses_of_its_own_cable_teaches_little(every_d: float) -> None:
-    """Its cable is the fabric's, so that it teaches: of its losses the newest, an eighth of all at the most."""
+    """Its cable is the fabric's, so that it teaches: an eighth of all losses at the most, as far apart as they were."""
     draw = np.random.default_rng(2)
     host = np.concatenate([draw.integers(1, 60, 40), np.zeros(int(48 / every_d), dtype=np.int64)])
     time_ms = np.concatenate([draw.integers(0, 48 * DAY_MS, 40), (np.arange(48 / every_d) * every_d * DAY_MS)])
@@ -112,7 +112,7 @@ def test_a_node_that_backdates_losses_of_its_own_cable_teaches_little(every_d: f
     lies = kept.rows.time_ms[kept.labels.positive & (kept.rows.node == 0)]
     assert (taught != 0).sum() == 40
     assert len(lies) == 40 // 7
-    assert lies.min() >= np.sort(time_ms[host == 0])[-len(lies)]
+    assert np.ptp(lies) > 0.7 * np.ptp(time_ms[host == 0])
     assert (~kept.labels.positive).sum() == len(host)
 
 

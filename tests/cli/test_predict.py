@@ -43,7 +43,8 @@ def test_train_then_score_then_the_riskiest_come_first(url: str) -> None:
     scores = json.loads(good("score", "--db", url, "--json"))
     assert {(score["node"], score["horizon_h"]) for score in scores} >= {("gpu-001", 24), ("gpu-001", 168)}
     assert set(scores[0]["reasons"][0]) == {"text", "contribution", "events"}
-    table = good("score", "--db", url, "--top", "5").splitlines()
+    *table, rest = good("score", "--db", url, "--top", "5").splitlines()
+    assert rest == "and 19 more: --top 24 lists all"
     assert table[0].split()[:3] == ["NODE", "SCORE", "24H"]
     risks = [float(line.split()[1]) for line in table[1:]]
     assert len(risks) == 5

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
-from fleet_store import day, outage
+from fleet_store import RECEIVED, day, outage
 
 from predictor.history.arrays import to_ms
 from predictor.links.scoring import score_links
 from predictor.links.stoppages import LEAST_DAYS, MOST_OF_HOST, stop_share
 from predictor.links.subjects import known_cabling, link_population
 from store.database.connections import writing
-from store.events.append import append_jobs
+from store.events.append import append_events, append_jobs
 from store.records.event import Event
 from store.records.job import Job
 
@@ -85,7 +85,9 @@ def test_too_little_tells_nothing(engine: sa.Engine) -> None:
 def test_a_scoring_tells_it_where_trees_serve_and_not_where_a_count_does(engine: sa.Engine) -> None:
     """The host is named; between two switches there is none."""
     chronic(engine)
+    others = [flap(f"gpu-{i}", at + i / 10) for i in (0, 2, 3) for at in range(3, 58, 4)]
     with writing(engine).begin() as connection:
+        append_events(connection, sorted(others, key=lambda event: event.time or day(0)), RECEIVED)
         append_jobs(connection, [job("gpu-[0-3]", at, at + 1 / 1440) for at in range(2, 58, 2)])
         append_jobs(connection, [job("gpu-[0-3]", 1, None, "RUNNING")])
     early = score_links(engine, day(17.5)).scores
