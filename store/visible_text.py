@@ -24,7 +24,7 @@ _INVISIBLE = frozenset(
 # A spreadsheet takes a cell that begins so for a formula; in East Asian locales the full-width signs too.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "|", "%")
 # Where a list of a spreadsheet is separated by semicolons, what stands behind one is a cell, too.
-_BEHIND_SEMICOLON = re.compile(r";( *)(?=[=+\-@|%\uff1d\uff0b\uff0d\uff20])")
+_BEHIND_SEMICOLON = re.compile(f";( *)(?=[{re.escape(''.join(_FORMULA))}])")
 _NUMBER = re.compile(r"[+-]?\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,5})?", re.ASCII | re.IGNORECASE)
 
 

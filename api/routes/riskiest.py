@@ -74,7 +74,7 @@ def _record(
     lists: Sequence[Mapping[str, Any]] | None, count: int, worth: "_NodeWorth", price: GpuHourPrice | None
 ) -> dict[str, Any] | None:
     """What came of lists as long as this one; None where none has been judged."""
-    kept = next((one for one in lists or () if one["nodes"] == count and one["lists"]), None)
+    kept = next((one for one in lists or () if one["nodes"] == count), None)
     if kept is None:
         return None
     action = count * avoided_gpu_h(worth.policy.costs, worth.policy.costs.node_gpus)

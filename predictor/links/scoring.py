@@ -127,8 +127,7 @@ def _of_many(drawn: TrainingSample, names: Sequence[str], cabling: Cabling) -> T
     A host says itself what it lost, and when: one that makes up losses of its cable teaches no more than that. What is
     kept lies as far apart in time as it did. Of a link between two switches the link stands for the host.
     """
-    owners = {owner: number for number, owner in enumerate({cabling.host(name) or name for name in names})}
-    owner = np.array([owners[cabling.host(name) or name] for name in names], dtype=np.int64)
+    owners, owner = np.unique([cabling.host(name) or name for name in names], return_inverse=True)
     positive = np.flatnonzero(drawn.labels.positive)
     whose = owner[drawn.rows.node[positive]]
     count = np.bincount(whose, minlength=len(owners))
@@ -138,7 +137,7 @@ def _of_many(drawn: TrainingSample, names: Sequence[str], cabling: Cabling) -> T
     place = np.arange(len(positive)) - (np.cumsum(count) - count)[whose[order]]
     teaches = (place + 1) * of // whole > place * of // whole
     kept = np.ones(len(drawn.rows), dtype=np.bool_)
-    kept[positive[order[~teaches & (of < whole)]]] = False
+    kept[positive[order[~teaches]]] = False
     return drawn.only(kept)
 
 

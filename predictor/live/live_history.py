@@ -93,10 +93,8 @@ class TelemetryLog:
         if again:
             kept &= ~np.isin(held.node, [self._names[name] for name in again if name in self._names])
         self._take(np.flatnonzero(kept), new)
-        self._read_to, self._late = (
-            end_hour,
-            late,
-        )  # not before all is read: what a lost connection left out comes again
+        # Not before all is read: what a lost connection left out comes again.
+        self._read_to, self._late = end_hour, late
         known = int(np.searchsorted(self._held.node, len(fleet.names)))  # strangers stand behind
         held = self._held
         return Telemetry(held.node[:known], held.time_ms[:known], held.values[:known], held.lit_ms)
