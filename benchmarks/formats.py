@@ -187,7 +187,8 @@ def _measured(folder: Path, log: _Log, few: bool) -> Result:
     ours, theirs = in_turn(command, [need("rg", "ripgrep"), "-c", "[0-9]", str(path)])
     events = subprocess.run(command, check=True, capture_output=True).stdout.count(b"\n")
     sizes = (size // 4, size // 2, size)
-    growth = doubling(sizes, [*(_part_s(path, part, log.format_name) for part in sizes[:-1]), ours])
+    costs = [*(_part_s(path, part, log.format_name) for part in sizes[:-1]), ours]
+    shown = ", ".join(f"{part / 1e6:.0f} MB {cost:.2f} s" for part, cost in zip(sizes, costs, strict=True))
     rate, budget = size / 1e6 / ours, FEW_MB_S if few else ALL_MB_S
     return Result(
         f"{WHAT} of {log.name}, {'few lines matter' if few else 'all lines matter'}",
@@ -197,7 +198,7 @@ def _measured(folder: Path, log: _Log, few: bool) -> Result:
         theirs / ours,
         "met" if rate >= budget else "not met",
         f"{size / 1e6:.0f} MB, {lines} lines, {events} events, {ours / lines * 1e6:.1f} us a line; "
-        f"each doubling of a quarter of it costs {growth:.2f} x",
+        f"{shown}: each doubling {doubling(sizes, costs):.2f} x",
     )
 
 

@@ -36,7 +36,7 @@ def paths(now: datetime, ask: Ask) -> list[str]:
         *(_path("incidents", severity="fatal", since=since, limit=1000) for since in (month, year)),
         _path("incidents", until=month),
         *(_path("scores", limit=1000), _path("scores", horizon_h=168), _path("scores", at=month)),
-        *(_path("scores", node=_NODE), _path("scores", horizon_h=12)),
+        *(_path("scores", node=_NODE), _path("scores", horizon_h=12), "riskiest", _path("riskiest", count=100)),
         *(_path("goodput/causes", by=by, since=year) for by in ("cause", "node", "device", "run")),
         *(_path("goodput/causes", by="node", limit=1000), _path("goodput/interruptions", limit=1000)),
         *("goodput/cluster", _path("goodput/cluster", since=quarter)),
