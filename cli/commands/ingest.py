@@ -22,7 +22,7 @@ from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.history.command import SCHEME, history_options, ingest_history, refuse_history_options
-from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment
+from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment, unread_files
 from parsers.site_rules.rules import NO_RULES, SiteRules
 from store.records.outage import SHIPPED_REASONS, OutageReasons
 
@@ -63,12 +63,14 @@ class FileProblem:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an ingest did. `parts` is by the names of an archive's parts, `counters` the events of telemetry."""
+    """What an ingest did. `parts` is by the names of an archive's parts, `counters` the events of telemetry; `unread`
+    are files that no part takes."""
 
     parts: dict[str, IngestTally]
     troubles: tuple[FileProblem, ...]
     incidents: int
     wall_s: float
+    unread: tuple[str, ...] = ()
 
     def total(self) -> IngestTally:
         """All parts together."""
@@ -127,7 +129,8 @@ def ingest_archive(
     troubles += [FileProblem(d.part.relative, d.broken, broken=True) for d in digests if d.broken is not None]
     for unread in (d for d in digests if d.broken is not None):
         writer.tally(unread.part.name).broken += 1
-    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started)
+    others = tuple(unread_files(archive, parts))
+    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started, others)
 
 
 @contextmanager
@@ -226,7 +229,7 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
             )
     except ArchiveError as error:
         raise Failure(str(error)) from error
-    _tell(summary.troubles)
+    _tell(summary)
     judged = _judged(engine, options.reasons)
     if as_json:
         print_json(_as_json(folder, summary) | {"outage_reasons": judged})
@@ -246,12 +249,16 @@ def _archive_options(year: int | None, rules_path: Path | None, reasons: OutageR
     return ArchiveOptions(year, NO_RULES if source is None else source(), reasons)
 
 
-def _tell(troubles: Sequence[FileProblem]) -> None:
-    """Each broken file and each with skipped lines, on stderr."""
+def _tell(summary: Summary) -> None:
+    """Each broken file, each with skipped lines, and what was not read at all, on stderr."""
+    troubles, unread = summary.troubles, summary.unread
     for trouble in troubles[:_MOST_TOLD]:
         print_text(f"{'Broken' if trouble.broken else 'Skipped'}: {trouble.file}: {trouble.detail}", err=True)
     if len(troubles) > _MOST_TOLD:
         print_text(f"... and {len(troubles) - _MOST_TOLD} files more: --json lists them all", err=True)
+    if unread:
+        more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+        print_text(f"Not read: {unread[0]}{more}: no file of an archive has such a name (docs/ingest.md)", err=True)
 
 
 def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
@@ -260,6 +267,7 @@ def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
         "parts": [{"part": name, **asdict(tally)} for name, tally in summary.parts.items()],
         "total": asdict(summary.total()),
         "troubles": [asdict(trouble) for trouble in summary.troubles],
+        "unread": list(summary.unread),
         "incidents": summary.incidents,
         "wall_s": round(summary.wall_s, 3),
     }

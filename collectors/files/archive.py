@@ -229,6 +229,19 @@ def find_parts(root: Path) -> list[ArchivePart]:
     return found
 
 
+def unread_files(root: Path, parts: Sequence[ArchivePart]) -> list[str]:
+    """Files in the folders of PARTS, and logs and tables at the root, that no part takes, by name; a hidden one, or a
+    README, is none."""
+    patterns = [pattern for patterns, _ in PARTS.values() for pattern in patterns]
+    endings = {Path(pattern).suffix for pattern in patterns if "/" not in pattern}
+    folders = {pattern.split("/")[0] for pattern in patterns if "/" in pattern}
+    found = [path for path in root.iterdir() if path.suffix in endings]
+    found += [path for folder in folders for path in (root / folder).rglob("*")]
+    read = {part.path for part in parts}
+    unread = [path.relative_to(root).as_posix() for path in found if _is_log(path) and path not in read]
+    return sorted(name for name in unread if not Path(name).name.startswith((".", "README")))
+
+
 def _is_log(path: Path) -> bool:
     """Whether a file is one of its own: NVRx's link to the present cycle, and what it was about to write, are none."""
     return path.is_file() and not (path.name.endswith(".tmp") or (path.name.endswith(".current") and path.is_symlink()))

@@ -49,6 +49,19 @@ def test_skipped_rows_are_told_of(tmp_path: Path) -> None:
     assert "Skipped: nodes.csv: 1 skipped, the first: line 3: gpus is 'many'" in result.stderr
 
 
+def test_files_that_nothing_reads_are_told_of(tmp_path: Path) -> None:
+    """A rotated log, telemetry in another format, a name that no part has; not what lies hidden or explains."""
+    for name in ("kernel/gpu-001.log.1", "telemetry/day.csv", "outage.csv", "kernel/.swp", "README.md", "notes/a.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    (tmp_path / "nodes.csv").write_text("node,gpus\na,8\n")
+    database = f"sqlite:///{tmp_path / 'x.db'}"
+    result = ingest(str(tmp_path), "--db", database)
+    assert "Not read: kernel/gpu-001.log.1 and 2 more" in result.stderr
+    told = orjson.loads(ingest(str(tmp_path), "--db", database, "--json").stdout)
+    assert told["unread"] == ["kernel/gpu-001.log.1", "outage.csv", "telemetry/day.csv"]
+
+
 def test_of_many_troubles_the_first_are_told(tmp_path: Path) -> None:
     """A thousand broken files do not hide the summary."""
     (tmp_path / "kernel").mkdir()
