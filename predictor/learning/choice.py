@@ -1,4 +1,4 @@
-"""Learning with everything: search, what is best on the folds, calibration, and whether that serves at all.
+"""Learning with everything: what is best on the folds, calibration, and whether that serves at all.
 
     learned = learn(lesson, prior=packaged())
     learned.model, learned.kind, learned.why      # over all columns, whatever won
@@ -10,7 +10,7 @@ says so. Where too few outages came to show anything, the prior serves alone; wi
 that learns nothing cannot have learned chance.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,7 +41,6 @@ from predictor.model.fit import (
     HeldOutScores,
     TooFewPositivesError,
     calibrate,
-    fit_line,
     sharpened,
     suited_settings,
 )
@@ -49,81 +48,33 @@ from predictor.model.forest import Forest
 from predictor.model.local_rates import PUBLISHED, LocalRates, PriorRate, RateRows, local_rates
 from predictor.model.skill import FORESEEN_TOP, Judged, discrimination
 
-# How much capacity a model should have: a few settings tried on the past, in order of time.
+# What a model would have said of its own past, in order of time.
 #
 #     |---- learn ----| purge |- judge -|
 #     |--------- learn --------| purge |- judge -|        all within the rows that a model is to learn from
 #
-# Each candidate is one change of the defaults. It is taken only if its log loss is lower by more than two standard
-# errors, counted by node: with few outages nothing is, and the defaults stand. (By more than one, chance alone would
-# take one of four candidates in every other training, and scores of successive models could not be compared.) Several
-# that are taken are tried together.
-# Each has its own line through its log-odds first (`fit.py`), since the model is calibrated anyway: that it said the
-# right number of failures, in a month that had few, is no merit of a setting.
-# The rows judged here also calibrate the model, and decide whether it serves at all: for that the settings that were
-# found are tried once more, with as many boosters and rows as the model itself has.
+# No setting is chosen by it: which of four is best differs from one training to the next by chance, and the scores of
+# two models that chose differently cannot be compared (docs/prediction.md); members differ in them instead (`fit.py`).
+# The rows judged here calibrate the model, and decide whether it serves at all: it is tried with as many boosters and
+# rows as the model itself has.
 
 # Where the judged parts begin, as shares of the time that the rows span.
 ORIGINS = (0.5, 0.75)
-# With fewer outages in the judged parts chance would choose settings, and a line to calibrate by.
+# With fewer outages in the judged parts chance would choose a line to calibrate by.
 LEAST_OUTAGES = 20
 # With fewer than these it cannot be told either whether the model beats a rule.
 LEAST_COMPARED = 8
-# Interactions between groups are none of them: they gained nothing sure, and reasons would take eight times as long.
-CANDIDATES: Mapping[str, Mapping[str, Any]] = {
-    "larger trees": {"leaves": 16},
-    "smaller trees": {"leaves": 6},
-    "longer learning": {"trees": 240},
-    "old rows count less": {"half_life_d": 180.0},
-}
-# Candidates need not be as good as the model, only as good as each other.
-_TRIAL: Mapping[str, Any] = {"members": 2, "most_negatives": 6_000}
-_SURE = 2.0  # standard errors
 
 
 @dataclass(frozen=True, slots=True)
-class SearchTrial:
-    """What models of some settings said of the rows judged: `rows` are positions in the lesson, `last` those judged
-    last, `outages` how many these speak of."""
+class FoldTrial:
+    """What models said of the rows judged: `rows` are positions in the lesson, `last` those judged last, `outages` how
+    many these speak of."""
 
-    settings: FitSettings
     rows: Ints
     last: Bools
     seen: HeldOutScores
     outages: int
-
-
-def search(lesson: TrainingSet, settings: FitSettings) -> SearchTrial | None:
-    """The best of the candidates, tried as it would serve; None where there is too little to try anything.
-
-    With fewer than LEAST_OUTAGES the settings stand as they are.
-    """
-    parts = origins(lesson)
-    if not parts:
-        return None
-    judged = np.any([of_part for _, of_part in parts], axis=0)
-    chosen = settings if _outages(lesson, judged) < LEAST_OUTAGES else _best(lesson, settings, parts).settings
-    return _try(lesson, chosen, parts)
-
-
-def _best(lesson: TrainingSet, settings: FitSettings, parts: Sequence[tuple[Bools, Bools]]) -> SearchTrial:
-    """The best of the candidates, tried at a small size."""
-    base = _try(lesson, settings, parts, _TRIAL)
-    changed = {name: replace(settings, **change) for name, change in CANDIDATES.items()}
-    found = {name: _try(lesson, one, parts, _TRIAL) for name, one in changed.items() if one != settings}
-    gains = {name: _gain(lesson, base, trial) for name, trial in found.items()}
-    taken = [name for name, gain in gains.items() if gain > 0]
-    if not taken:
-        return base
-    # The best comes last, so that its value stands where two change the same setting.
-    taken.sort(key=lambda name: gains[name])
-    best = found[taken[-1]]
-    if len(taken) > 1:
-        together = replace(settings, **{key: value for name in taken for key, value in CANDIDATES[name].items()})
-        both = _try(lesson, together, parts, _TRIAL)
-        if _gain(lesson, best, both) > 0:
-            return both
-    return best
 
 
 def origins(lesson: TrainingSet) -> list[tuple[Bools, Bools]]:
@@ -149,32 +100,21 @@ def _outages(lesson: TrainingSet, rows: Bools) -> int:
     return len(np.unique(lesson.outages()[rows[lesson.positive]]))
 
 
-def _try(
-    lesson: TrainingSet,
-    settings: FitSettings,
-    parts: Sequence[tuple[Bools, Bools]],
-    size: Mapping[str, Any] | None = None,
-) -> SearchTrial:
-    """Fit on each part to learn from, and ask the one that comes after. `size` is that of the fits, if not theirs."""
+def try_on_folds(lesson: TrainingSet, settings: FitSettings) -> FoldTrial | None:
+    """Fit on each part to learn from, and ask the one that comes after; None where there is too little to try."""
+    parts = origins(lesson)
+    if not parts:
+        return None
     rows, log_odds = [], []
     for learned, judged in parts:
-        forest = lesson.only(learned).fit(replace(settings, **(size or {})))
+        forest = lesson.only(learned).fit(settings)
         rows.append(np.flatnonzero(judged))
         log_odds.append(forest.calibrated(forest.log_odds(lesson.values[judged])))
     at = np.concatenate(rows)
     last = np.arange(len(at)) >= len(at) - len(rows[-1])
     seen = HeldOutScores(np.concatenate(log_odds), lesson.positive[at], lesson.stands_for()[at])
     judged = np.any([of_part for _, of_part in parts], axis=0)
-    return SearchTrial(settings, at, last, seen, _outages(lesson, judged))
-
-
-def _gain(lesson: TrainingSet, base: SearchTrial, trial: SearchTrial) -> float:
-    """By how much a trial's log loss is lower, less _SURE standard errors: above 0 it is better."""
-    by_row: Floats = base.seen.losses(fit_line(base.seen)) - trial.seen.losses(fit_line(trial.seen))
-    by_node = np.bincount(lesson.sample.rows.node[base.rows], weights=by_row)
-    nodes = len(np.unique(lesson.sample.rows.node[base.rows]))
-    spread = max(float((by_node**2).sum()) - float(by_row.sum()) ** 2 / nodes, 0.0) ** 0.5
-    return float(by_row.sum() - _SURE * spread)
+    return FoldTrial(at, last, seen, _outages(lesson, judged))
 
 
 HISTORY = "history_count"
@@ -197,7 +137,7 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
     """A calibrated model of all rows, or the baseline that it does not beat.
 
     Args:
-        settings: what the search starts from; None is what suits the features.
+        settings: None is what suits the features.
         prior: what other clusters taught of the horizon; without it there are trees alone, and a published rate.
 
     Raises:
@@ -205,7 +145,7 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
     """
     settings = settings or suited_settings(lesson.features)
     known = known_before(lesson, prior)
-    trial = search(lesson, settings)
+    trial = try_on_folds(lesson, settings)
     if trial is None:
         why = _too_few(lesson)
         if known is None:
@@ -218,7 +158,7 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
     figures = {name: one | compared.get(name, {}) for name, one in figures.items()}
     unbeaten, why = choose(figures, lesson.baselines, best)
     if unbeaten is not None:
-        return _of_rates(lesson, unbeaten, why, trial.settings, figures, expected_rate(lesson, known))
+        return _of_rates(lesson, unbeaten, why, settings, figures, expected_rate(lesson, known))
     lines = [CalibrationLine(offset=level_of(best, trials))]
     seen = trials[best].through(lines[0])
     if best != PRIOR:
@@ -226,11 +166,11 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
         seen = seen.through(lines[1])
     if trial.outages >= LEAST_OUTAGES:
         lines.append(calibrate(seen, trial.last))
-    trees = lesson.fit(trial.settings)
+    trees = lesson.fit(settings)
     model = trees if best == TREES or known is None else made(best, lesson, trees, known)
     for line in lines:
         model = with_calibration(model, line)
-    return ModelChoice(model, CONTENDERS[best].kind, why, trial.settings, figures)
+    return ModelChoice(model, CONTENDERS[best].kind, why, settings, figures)
 
 
 def _of_rates(
@@ -251,7 +191,7 @@ def with_calibration(model: Forest | HazardBlend, line: CalibrationLine) -> Fore
     return replace(model, slope=line.slope * model.slope, offset=line.slope * model.offset + line.offset)
 
 
-def _figures(lesson: TrainingSet, trial: SearchTrial, trials: Mapping[str, HeldOutScores]) -> dict[str, Any]:
+def _figures(lesson: TrainingSet, trial: FoldTrial, trials: Mapping[str, HeldOutScores]) -> dict[str, Any]:
     """What each contender and the baselines reach on the same rows."""
     kept = np.zeros(len(lesson.positive), dtype=np.bool_)
     kept[trial.rows] = True

@@ -55,16 +55,14 @@ class TrainingSet:
         number: Ints = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
         return number
 
-    def weights(self, half_life_d: float | None = None) -> Floats:
-        """How much each row counts: every outage the same, however many rows speak of it; old rows less."""
+    def weights(self) -> Floats:
+        """How much each row counts: every outage the same, however many rows speak of it."""
         found = np.ones(len(self.positive))
         if self.positive.any():
             number = self.outages()
             rows = np.bincount(number)
             found[self.positive] = (rows.mean() / rows)[number]
             found[self.positive] *= self.positive.sum() / found[self.positive].sum()
-        if half_life_d is not None and len(found):
-            found *= 0.5 ** ((self.time_ms.max() - self.time_ms) / (half_life_d * DAY_MS))
         return found
 
     def fit(self, settings: FitSettings) -> Forest:
@@ -73,8 +71,9 @@ class TrainingSet:
         Raises:
             TooFewPositivesError: there is too little to learn from.
         """
-        weight = self.weights(settings.half_life_d)
-        return fit(self.values, self.positive, self.features, settings, self.sample.negative_share, weight)
+        age_d = (self.time_ms.max(initial=0) - self.time_ms) / DAY_MS
+        share = self.sample.negative_share
+        return fit(self.values, self.positive, self.features, settings, share, self.weights(), age_d)
 
 
 def node_hours(lesson: TrainingSet) -> HazardHours:

@@ -236,6 +236,10 @@ def average(grown: Sequence[FittedBooster], bins: Bins) -> Forest:
     )
 
 
+# What the members of a forest differ in, beside the negatives that each drew: how many times the rate each learns at,
+# and how many days make a row count half. Whether that is better for all differs from training to training by chance;
+# the mean stays what it is (docs/prediction.md).
+VARIED: tuple[tuple[float, float | None], ...] = ((1, None), (2, None), (1, 180.0), (1, None))
 MIN_POSITIVES = 8
 # What a measure means depends on these.
 _MEANT_BY = frozenset({"model", "age"})
@@ -243,11 +247,11 @@ _MEANT_BY = frozenset({"model", "age"})
 
 @dataclass(frozen=True, slots=True)
 class FitSettings:
-    """How much capacity a model has; see docs/prediction.md for how these were chosen.
+    """How much capacity a model has; see docs/prediction.md for how these were chosen. Its members vary (`VARIED`).
 
     Attributes:
         leaves: of one tree, at most `forest.MOST_LEAVES`.
-        half_life_d: a row this many days older counts half (`lesson.weights`); None lets all count the same.
+        half_life_d: a row this many days older counts half; None lets all count the same.
         alone: groups never interact; False lets all features interact.
     """
 
@@ -294,12 +298,14 @@ def fit(
     settings: FitSettings | None = None,
     negative_share: float = 1.0,
     weight: Floats | None = None,
+    age_d: Floats | None = None,
 ) -> Forest:
     """A forest that gives the probability of a positive. `values` is (rows, features), NaN where unknown.
 
     Args:
         negative_share: the rows hold this share of all negatives; it is taken back.
         weight: how much each row counts; None lets all count the same.
+        age_d: days from each row to the newest; None: all are new.
 
     Raises:
         TooFewPositivesError: there are fewer than MIN_POSITIVES of them, or no negatives.
@@ -308,19 +314,24 @@ def fit(
     positives = int(positive.sum())
     if positives < MIN_POSITIVES or positives == len(positive):
         raise TooFewPositivesError(positives, len(positive))
-    counts = np.ones(len(positive)) if weight is None else weight
+    usual = np.ones(len(positive)) if weight is None else weight
+    ages_d = np.zeros(len(positive)) if age_d is None else age_d
     generator = np.random.default_rng(settings.seed)
     wanted = _negatives(settings, positives, len(positive) - positives)
     drawn = [_sample(positive, wanted, generator) for _ in range(settings.members)]
     union = np.unique(np.concatenate(drawn))
     bins = Bins.of(values[union])
-    codes, grown = bins.codes(values[union]), []
-    for member, kept in enumerate(drawn):
+    codes, grown, shares = bins.codes(values[union]), [], []
+    for number, kept in enumerate(drawn):
+        faster, half_life_d = VARIED[number % len(VARIED)]
+        rate = faster * settings.learning_rate
+        own = replace(settings, learning_rate=rate, half_life_d=half_life_d or settings.half_life_d)
+        counts = usual if own.half_life_d is None else usual * 0.5 ** (ages_d / own.half_life_d)
         at = np.searchsorted(union, kept)
-        grown.append(_grow(codes[at], positive[kept], counts[kept], features, (settings, member)))
+        grown.append(_grow(codes[at], positive[kept], counts[kept], features, (own, number)))
+        shares.append(counts[kept][~positive[kept]].sum() / counts[~positive].sum())
     # Of the negatives a share was drawn: the odds of a positive seem higher by its inverse (King and Zeng 2001).
-    share = np.mean([counts[kept][~positive[kept]].sum() for kept in drawn]) / counts[~positive].sum()
-    return replace(average(grown, bins), offset=math.log(share * negative_share))
+    return replace(average(grown, bins), offset=float(np.mean(np.log(shares))) + math.log(negative_share))
 
 
 def informative_columns(rows: Grid) -> Ints:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from lessons import lesson
 
-from predictor.learning import choice as searching
 from predictor.learning.choice import baseline_rates, choose, learn
 from predictor.learning.training_set import TrainingSet
 from predictor.live.reasons import explain, references
@@ -17,12 +16,6 @@ from predictor.model.forest import digest, from_bytes, to_bytes
 
 QUICK = FitSettings(members=2, trees=40)
 HISTORY, RULES = BASELINES["history_count"], BASELINES["rules"]
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No candidates: what is searched is tested elsewhere."""
-    monkeypatch.setattr(searching, "CANDIDATES", {})
 
 
 def figures(trees: tuple[float, float], history: tuple[float, float], fired: tuple[float, float]) -> dict[str, Any]:

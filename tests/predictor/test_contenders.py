@@ -8,8 +8,7 @@ from lessons import lesson
 
 from predictor.hazard.blend import loaded, log_hazard, log_odds_of, stored
 from predictor.hazard.prior import packaged
-from predictor.learning import choice as searching
-from predictor.learning.choice import baseline_rates, learn, origins, search
+from predictor.learning.choice import baseline_rates, learn, origins, try_on_folds
 from predictor.learning.contenders import (
     BLEND,
     CONTENDERS,
@@ -30,12 +29,6 @@ from predictor.model.forest import digest, sigmoid
 from predictor.model.local_rates import PUBLISHED
 
 QUICK = FitSettings(members=2, trees=40)
-
-
-@pytest.fixture(autouse=True)
-def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No candidates of settings: what is searched is tested elsewhere."""
-    monkeypatch.setattr(searching, "CANDIDATES", {})
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +79,7 @@ def test_who_is_surely_better_is_chosen(whole: TrainingSet) -> None:
 
 def test_each_is_tried_with_nothing_later_than_the_trees(whole: TrainingSet) -> None:
     """Answers after the last origin change no score of the rows before it: what is judged was not learned."""
-    trial = search(whole, QUICK)
+    trial = try_on_folds(whole, QUICK)
     assert trial is not None
     known = known_before(whole, packaged())
     last = whole.time_ms >= whole.time_ms[trial.rows[trial.last]].min()

@@ -30,14 +30,6 @@ def test_every_outage_counts_the_same_however_many_rows_speak_of_it() -> None:
     assert weights.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 1, 1])
 
 
-def test_old_rows_count_less() -> None:
-    """Half as much after each half-life, positive or not; without one all count the same."""
-    nan = float("nan")
-    part = of_starts([1, nan, nan, nan, 2])
-    assert part.weights(2.0).tolist() == pytest.approx([0.25, 0.5**1.5, 0.5, 0.5**0.5, 1])
-    assert part.weights(None).tolist() == [1] * 5
-
-
 def test_a_row_stands_for_those_that_were_not_drawn() -> None:
     """Half of the negatives were: each stands for two."""
     assert of_starts([1, float("nan")]).stands_for().tolist() == [1, 2]

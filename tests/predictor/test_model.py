@@ -1,12 +1,16 @@
 """Fitting: what is learned, what is refused, what stays the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from predictor.dataset.matrix import FIXED
-from predictor.history.arrays import Feature
+from predictor.history.arrays import Feature, Floats
+from predictor.model import fit as fitting
 from predictor.model.fit import (
     MIN_POSITIVES,
+    VARIED,
     FitSettings,
     TooFewPositivesError,
     blocks,
@@ -119,6 +123,21 @@ def test_measures_ask_for_larger_trees() -> None:
     """Whatever they are called; a group of features that are known by name is none."""
     assert suited_settings(FEATURES) == FitSettings()
     assert suited_settings([*FEATURES, Feature("fan_rpm.last", "fan_rpm", None)]) == FitSettings(leaves=16)
+
+
+def test_members_differ_in_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One learns faster, to another old rows count less; where none does, a row's age says nothing."""
+    rows, positive = rows_and_labels()
+    some, age_d = replace(SMALL, members=len(VARIED)), np.linspace(900.0, 0.0, len(rows))
+
+    def said(age_d: Floats | None) -> list[float]:
+        found: list[float] = fit(rows, positive, FEATURES, some, age_d=age_d).log_odds(rows).tolist()
+        return found
+
+    varied = said(None)
+    assert said(age_d) != varied
+    monkeypatch.setattr(fitting, "VARIED", ((1, None),))
+    assert said(age_d) == said(None) != varied
 
 
 def test_a_share_of_the_negatives_is_taken_back() -> None:

@@ -108,7 +108,6 @@ def test_where_a_baseline_serves_its_kind_and_reason_are_kept(
         "predictor.learning.choice.choose", lambda _figures, baselines, _learned: (baselines["rules"], "as told")
     )
     monkeypatch.setattr("predictor.learning.choice.LEAST_COMPARED", 1)
-    monkeypatch.setattr("predictor.learning.choice.CANDIDATES", {})
     fill(engine, nodes=24, days=40)
     train(engine, settings=DAY)
     with engine.connect() as connection:
