@@ -241,6 +241,8 @@ def choose(
     other, words = figures[best], baselines[best].words
     against = f"AP {mine['average_precision']:.3f} against {other['average_precision']:.3f}"
     against += f", recall in the top {FORESEEN_TOP:.0%} {mine['recall']:.2f} against {other['recall']:.2f}"
+    if not unbeaten and mine["recall"] < other["recall"]:
+        against += ", a difference that chance explains"
     if unbeaten:
         return baselines[best], f"{words}: the model did not beat it on {_FOLDS}: {against}"
     return None, f"{CONTENDERS[learned].words}: ahead of both baselines on {_FOLDS}: {against} ({words})"

@@ -142,7 +142,7 @@ def _of_faults(reported: NodeFindings, standing: Mapping[str, FleetComparison]) 
         )
 
 
-_DIAGNOSIS = "the vendor's diagnosis (NVIDIA: `dcgmi diag -r 4`)"
+_DIAGNOSIS = "the vendor's diagnosis (NVIDIA: dcgmi diag -r 4)"
 
 
 def next_step(part: FaultyPart | None, reported: NodeFindings) -> str:

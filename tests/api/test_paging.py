@@ -16,6 +16,7 @@ from api.edge.problem import Problem
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes
 from store.hints.hint_log import save_hint
+from store.models.scores import LinkScore, save_link_scores
 from store.records.event import Event
 from store.records.hint import Hint
 from store.records.job import Job
@@ -69,6 +70,25 @@ def test_backward_pages_are_not_disturbed_by_what_comes_in(client: TestClient, e
     pages = walk(client, "events", lambda n: add_events(engine, n, prefix="new"), limit=3)
     shown = [event["id"] for items in reversed(pages) for event in items]
     assert shown == [f"e{m:03}" for m in reversed(range(10, 30))]
+
+
+def test_links_are_paged_by_score(client: TestClient, engine: sa.Engine) -> None:
+    """Each once, the riskiest first, links of one score by name; a new scoring goes on after the same score."""
+
+    def save(scores: dict[str, float]) -> None:
+        made = [LinkScore(name, ("a", "b"), 24, NOW, score, (), "m") for name, score in scores.items()]
+        with writing(engine).begin() as connection:
+            save_link_scores(connection, 24, made)
+
+    save({f"l{number}": 0.1 + number % 3 / 7 for number in range(10)})
+    shown = [item["link"] for items in walk(client, "links", limit=4) for item in items]
+    assert shown == ["l2", "l5", "l8", "l1", "l4", "l7", "l0", "l3", "l6", "l9"]
+    items, cursor = page(client, "links", limit=4)
+    save({"l1": 0.3, "l2": 0.2, "l3": 0.15})
+    assert [item["link"] for item in page(client, "links", cursor)[0]] == ["l2", "l3"]
+    assert items[-1]["link"] == "l1"
+    for text in ("none of ours", PageCursor(NOW, "no score").encode()):
+        assert client.get("/api/v1/links", params={"cursor": text}).status_code == 422
 
 
 def test_onward_pages_show_what_comes_in_ahead_of_them_once(client: TestClient, engine: sa.Engine) -> None:
