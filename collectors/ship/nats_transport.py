@@ -34,6 +34,8 @@ ENCODING_HEADER = "Content-Encoding"
 _ROUTE = "/api/v1/"
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _MOST_TOKEN = 200
+# What a credentials file holds beside the seed of its key.
+_KEY = "BEGIN NATS USER JWT"
 # As a server that takes 1 MiB a message has it, less what the headers take.
 _MOST_BYTES = 1024 * 1024 - 4096
 
@@ -75,8 +77,9 @@ def _place_of(item: Any) -> str:
 class NatsTransport:
     """A client of one NATS server, or of the cluster that it belongs to. Not safe for several threads.
 
-    The token file is a credentials file (`nsc generate creds`), or holds a plain token; user and password may stand in
-    the address. nats-py is asyncio: it runs in a thread of its own.
+    The token file is a credentials file (`nsc generate creds`), or holds a plain token, or the password of the user
+    that the address names; user and password may both stand in the address. nats-py is asyncio: it runs in a thread of
+    its own.
     """
 
     def __init__(self, url: str, access: ServerAccess) -> None:
@@ -184,12 +187,20 @@ async def connect(url: str, access: ServerAccess, **options: Any) -> Any:
         settings["tls"] = ssl.create_default_context(cafile=access.ca_file)
         if access.cert_file is not None:
             settings["tls"].load_cert_chain(access.cert_file, access.key_file)
-    if access.token_file is not None and "token" not in secrets:
+    if _KEY in _said_by_file(access):
         settings["user_credentials"] = str(access.token_file)
     # Asked for when the server has said whether it wants TLS: nats-py goes on without, where it does not.
     settings |= {name: partial(_secret, client, access, secret) for name, secret in secrets.items()}
-    await client.connect(url, **{**settings, **options})
+    try:
+        await client.connect(url, **{**settings, **options})
+    except BaseException:
+        await client.close()  # it leaves the socket of a connection open that was refused
+        raise
     return client
+
+
+def _said_by_file(access: ServerAccess) -> str:
+    return "" if access.token_file is None else access.token_file.read_text(encoding="utf-8").strip()
 
 
 def _secrets_of(url: str, access: ServerAccess) -> tuple[str, dict[str, str]]:
@@ -197,16 +208,16 @@ def _secrets_of(url: str, access: ServerAccess) -> tuple[str, dict[str, str]]:
 
     A credentials file is none of those: its key signs what the server says, and stays here.
     """
-    parts = urlsplit(url)
-    secrets = {}
-    if access.token_file is not None:
-        text = access.token_file.read_text(encoding="utf-8")
-        if "BEGIN NATS USER JWT" not in text:
-            secrets["token"] = text.strip()
-    elif parts.username is not None and parts.password is None:
-        secrets["token"] = unquote(parts.username)
-    if parts.username is not None and parts.password is not None:
-        secrets |= {"user": unquote(parts.username), "password": unquote(parts.password)}
+    parts, secrets, said = urlsplit(url), {}, _said_by_file(access)
+    user, password = (None if text is None else unquote(text) for text in (parts.username, parts.password))
+    if user is not None and password is None and said and _KEY not in said:
+        secrets = {"user": user, "password": said}
+    elif said and _KEY not in said:
+        secrets = {"token": said}
+    elif user is not None and password is None:
+        secrets = {"token": user}
+    if user is not None and password is not None:
+        secrets |= {"user": user, "password": password}
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), secrets
 
 

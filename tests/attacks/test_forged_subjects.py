@@ -107,6 +107,25 @@ def parked(queue: Nats) -> list[dict[str, Any]]:
     return asyncio.run(read())
 
 
+def test_the_token_file_holds_the_password_of_the_user_in_the_address(
+    queue: Nats, engine: sa.Engine, tmp_path: Path
+) -> None:
+    """It stands in no argument; a wrong one is refused."""
+    file = tmp_path / "password"
+    file.write_text("one\n")
+
+    def posted() -> int:
+        made = NatsTransport(address(queue, "gpu-001"), ServerAccess(token_file=file, timeout_s=patience(1)))
+        status = made.post(EVENTS, [xid("gpu-001")]).status
+        made.close()
+        return status
+
+    with consuming(queue, engine):
+        wait_for("the stream is there", lambda: posted() == 202)
+        file.write_text("two\n")
+        assert posted() != 202
+
+
 def test_a_node_cannot_publish_for_another_nor_for_the_fleet(queue: Nats, engine: sa.Engine) -> None:
     """NATS itself refuses; what will never be taken is put aside by the shipper and blocks nothing."""
     with consuming(queue, engine), client(queue, "gpu-001:one") as own, client(queue, "fabric:two") as fabric:
