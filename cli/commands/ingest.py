@@ -112,8 +112,7 @@ def ingest_archive(
     with engine.begin() as connection:
         taken_before = read_ingested(connection)
     troubles: list[FileProblem] = []
-    worth = sum(part.size for part in parts) >= WORTH_WORKERS_BYTES
-    with _executor(workers if worth else 1) as executor:
+    with _executor(workers if sum(part.size for part in parts) >= WORTH_WORKERS_BYTES else 1) as executor:
         digests = list(in_order(executor, digest, parts))
         tasks = _plan(digests, taken_before, newest_moment(parts), reported or ArchiveOptions())
         _count_known(writer, digests, taken_before)
@@ -127,10 +126,10 @@ def ingest_archive(
             if progress is not None:
                 progress(done, whole)
     troubles += [FileProblem(d.part.relative, d.broken, broken=True) for d in digests if d.broken is not None]
-    for unread in (d for d in digests if d.broken is not None):
-        writer.tally(unread.part.name).broken += 1
-    others = tuple(unread_files(archive, parts))
-    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started, others)
+    for broken in (d for d in digests if d.broken is not None):
+        writer.tally(broken.part.name).broken += 1
+    unread = tuple(unread_files(archive, parts))
+    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started, unread)
 
 
 @contextmanager

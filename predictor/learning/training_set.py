@@ -10,7 +10,7 @@ from predictor.hazard.hazard import HazardHours
 from predictor.hazard.signs import sign_values
 from predictor.history.arrays import DAY_MS, HOUR_MS, Bools, Feature, Floats, Grid, Ints
 from predictor.model.baselines import BASELINES, Baseline
-from predictor.model.fit import FitSettings, fit
+from predictor.model.fit import FitSettings, RowWeights, fit
 from predictor.model.forest import Forest
 
 
@@ -72,8 +72,8 @@ class TrainingSet:
             TooFewPositivesError: there is too little to learn from.
         """
         age_d = (self.time_ms.max(initial=0) - self.time_ms) / DAY_MS
-        share = self.sample.negative_share
-        return fit(self.values, self.positive, self.features, settings, share, self.weights(), age_d)
+        weights = RowWeights(self.weights(), age_d)
+        return fit(self.values, self.positive, self.features, settings, self.sample.negative_share, weights)
 
 
 def node_hours(lesson: TrainingSet) -> HazardHours:

@@ -281,6 +281,21 @@ def is_measure(feature: Feature) -> bool:
     return feature.name.startswith(f"{feature.group}.")
 
 
+@dataclass(frozen=True, slots=True)
+class RowWeights:
+    """How much each row counts, and the days from it to the newest."""
+
+    usual: Floats
+    age_d: Floats
+
+    def faded(self, half_life_d: float | None) -> Floats:
+        """How much where a row this many days older counts half; None: as usual."""
+        if half_life_d is None:
+            return self.usual
+        found: Floats = self.usual * 0.5 ** (self.age_d / half_life_d)
+        return found
+
+
 class TooFewPositivesError(ModelError):
     """There is not enough to learn from; the message says how many positives there are and how many are needed."""
 
@@ -297,15 +312,13 @@ def fit(
     features: Sequence[Feature],
     settings: FitSettings | None = None,
     negative_share: float = 1.0,
-    weight: Floats | None = None,
-    age_d: Floats | None = None,
+    weights: RowWeights | None = None,
 ) -> Forest:
     """A forest that gives the probability of a positive. `values` is (rows, features), NaN where unknown.
 
     Args:
         negative_share: the rows hold this share of all negatives; it is taken back.
-        weight: how much each row counts; None lets all count the same.
-        age_d: days from each row to the newest; None: all are new.
+        weights: how much each row counts; None lets all count the same.
 
     Raises:
         TooFewPositivesError: there are fewer than MIN_POSITIVES of them, or no negatives.
@@ -314,8 +327,7 @@ def fit(
     positives = int(positive.sum())
     if positives < MIN_POSITIVES or positives == len(positive):
         raise TooFewPositivesError(positives, len(positive))
-    usual = np.ones(len(positive)) if weight is None else weight
-    ages_d = np.zeros(len(positive)) if age_d is None else age_d
+    weights = weights or RowWeights(np.ones(len(positive)), np.zeros(len(positive)))
     generator = np.random.default_rng(settings.seed)
     wanted = _negatives(settings, positives, len(positive) - positives)
     drawn = [_sample(positive, wanted, generator) for _ in range(settings.members)]
@@ -326,7 +338,7 @@ def fit(
         faster, half_life_d = VARIED[number % len(VARIED)]
         rate = faster * settings.learning_rate
         own = replace(settings, learning_rate=rate, half_life_d=half_life_d or settings.half_life_d)
-        counts = usual if own.half_life_d is None else usual * 0.5 ** (ages_d / own.half_life_d)
+        counts = weights.faded(own.half_life_d)
         at = np.searchsorted(union, kept)
         grown.append(_grow(codes[at], positive[kept], counts[kept], features, (own, number)))
         shares.append(counts[kept][~positive[kept]].sum() / counts[~positive].sum())

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from predictor.dataset.matrix import FIXED
-from predictor.history.arrays import Feature, Floats
+from predictor.history.arrays import Feature
 from predictor.model import fit as fitting
 from predictor.model.fit import (
     MIN_POSITIVES,
     VARIED,
     FitSettings,
+    RowWeights,
     TooFewPositivesError,
     blocks,
     fit,
@@ -128,16 +129,17 @@ def test_measures_ask_for_larger_trees() -> None:
 def test_members_differ_in_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """One learns faster, to another old rows count less; where none does, a row's age says nothing."""
     rows, positive = rows_and_labels()
-    some, age_d = replace(SMALL, members=len(VARIED)), np.linspace(900.0, 0.0, len(rows))
+    some, alike = replace(SMALL, members=len(VARIED)), np.ones(len(rows))
 
-    def said(age_d: Floats | None) -> list[float]:
-        found: list[float] = fit(rows, positive, FEATURES, some, age_d=age_d).log_odds(rows).tolist()
+    def said(oldest_d: float) -> list[float]:
+        weights = RowWeights(alike, np.linspace(oldest_d, 0.0, len(rows)))
+        found: list[float] = fit(rows, positive, FEATURES, some, weights=weights).log_odds(rows).tolist()
         return found
 
-    varied = said(None)
-    assert said(age_d) != varied
+    varied = said(0.0)
+    assert said(900.0) != varied
     monkeypatch.setattr(fitting, "VARIED", ((1, None),))
-    assert said(age_d) == said(None) != varied
+    assert said(900.0) == said(0.0) != varied
 
 
 def test_a_share_of_the_negatives_is_taken_back() -> None:
@@ -155,7 +157,7 @@ def test_a_row_that_weighs_nothing_teaches_nothing() -> None:
     contrary = rows.copy()
     contrary[:, column] = np.where(positive, 0, 3)
     both, weight = np.concatenate([rows, contrary]), np.repeat([1.0, 1e-9], len(rows))
-    forest = fit(both, np.tile(positive, 2), FEATURES, SMALL, weight=weight)
+    forest = fit(both, np.tile(positive, 2), FEATURES, SMALL, weights=RowWeights(weight, 0 * weight))
     probability = forest.probability(rows)
     assert probability.mean() == pytest.approx(positive.mean(), rel=0.5)
     lifted = rows[:, column] > 0
