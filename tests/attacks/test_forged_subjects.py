@@ -160,3 +160,29 @@ def test_records_of_another_node_in_a_nodes_own_subject_are_put_aside(queue: Nat
     assert nodes(engine) == {("gpu-001", "kernel")}
     assert sorted(record["item"]["node"] or "" for record in parked(queue)) == ["", "gpu-001", "gpu-002"]
     assert all(record["subject"] == "foreshock.events.gpu-001" for record in parked(queue))
+
+
+def test_a_node_can_neither_read_what_others_send_nor_delete_the_queue(queue: Nats, engine: sa.Engine) -> None:
+    """By its own user, which only publishes; what was stored before and comes after is untouched."""
+    refused: list[str] = []
+
+    async def noted(error: Exception) -> None:
+        refused.append(str(error).lower())
+
+    async def attack() -> None:
+        from nats import connect
+        from nats.errors import TimeoutError as NoAnswerError
+
+        connection = await connect(address(queue, "gpu-001:one"), error_cb=noted)
+        try:
+            await connection.subscribe("foreshock.>")
+            with pytest.raises(NoAnswerError):
+                await connection.request("$JS.API.STREAM.DELETE.foreshock", b"", timeout=1)
+        finally:
+            await connection.close()
+
+    with consuming(queue, engine), client(queue, "gpu-001:one") as own:
+        wait_for("the stream is there", lambda: own.post(EVENTS, [xid("gpu-001")]).status == 202)
+        asyncio.run(attack())
+        assert own.post(EVENTS, [xid("gpu-001", code=48)]).status == 202
+    assert sorted(("subscription" in error, "publish" in error) for error in refused) == [(False, True), (True, False)]
