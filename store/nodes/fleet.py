@@ -32,6 +32,7 @@ from store.tables.pages import answer_rows
 
 DAY_H, WEEK_H = 24, 168
 _HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
+_AT_ONCE = 1000  # rows
 _NO_SCORE = -1.0  # sorts behind every score
 _SHOWN = ("node", "rack", "leaf", "gpu_model", "gpus", "driver", "last_seen")
 
@@ -224,7 +225,7 @@ class SchedulableNode(NamedTuple):
     node: str
     state: str
     risk_24h: float | None = None
-    risk_7d: float | None = None
+    withheld: str | None = None
     leaf: str | None = None
     rack: str | None = None
     nvlink_domain: str | None = None
@@ -243,13 +244,20 @@ def schedulable_nodes(
     query = query.where(sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > fleet.now))
     if names is not None:
         query = query.where(is_one_of(connection, nodes.node, names))
-    states, week = query.subquery(), scores_of(fleet, WEEK_H)
+    states = query.subquery()
     columns = (
-        *(states.c.node, states.c.state, states.c.score_24h, _told(states.c.withheld, week.c.score)),
-        *(states.c.leaf, states.c.rack),
+        *(states.c.node, states.c.state, states.c.score_24h, states.c.withheld, states.c.leaf, states.c.rack),
         *(states.c.nvlink_domain, states.c.gpus, states.c.hint_id, states.c.hint_action, states.c.hint_state),
     )
-    joined = states.outerjoin(week, week.c.node == states.c.node)
-    found = connection.execute(sa.select(*columns).select_from(joined).order_by(states.c.node))
-    # One by one: thousands of rows at once call for a garbage collection.
-    return [SchedulableNode._make(row) for row in found]
+    found = connection.execute(sa.select(*columns).order_by(states.c.node))
+    # Some at a time: all rows at once call for a garbage collection.
+    return [SchedulableNode._make(row) for part in found.partitions(_AT_ONCE) for row in part]
+
+
+def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, float]:
+    """The newest score of seven days of some nodes, withheld or not; of many nodes, those of all."""
+    week = scores_of(fleet, WEEK_H)
+    query = sa.select(week.c.node, week.c.score)
+    if len(names) <= _AT_ONCE:
+        query = query.where(is_one_of(connection, week.c.node, names))
+    return {row[0]: row[1] for part in connection.execute(query).partitions(_AT_ONCE) for row in part}

@@ -35,7 +35,7 @@ def test_a_place_has_all_that_is_known_and_one_that_has_left_is_none(any_engine:
             save_hint(connection, hint, NOW, {})
         row = {"node": "a", "time": NOW, "reasons": [], "model": "m"}
         connection.execute(schema.scores.insert(), [row | {"horizon_h": h, "score": h / 1000} for h in (24, 168)])
-        known = SchedulableNode("a", "cordoned", 0.024, 0.168, "l", "r", "d", 4, "h", "cordon", "confirmed")
+        known = SchedulableNode("a", "cordoned", 0.024, None, "l", "r", "d", 4, "h", "cordon", "confirmed")
         assert schedulable_nodes(connection, FLEET) == [
             known,
             SchedulableNode("b", "ok"),
