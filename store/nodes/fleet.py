@@ -249,9 +249,9 @@ def schedulable_nodes(
         *(states.c.node, states.c.state, states.c.score_24h, states.c.withheld, states.c.leaf, states.c.rack),
         *(states.c.nvlink_domain, states.c.gpus, states.c.hint_id, states.c.hint_action, states.c.hint_state),
     )
-    found = connection.execute(sa.select(*columns).order_by(states.c.node))
     # Some at a time: all rows at once call for a garbage collection.
-    return [SchedulableNode._make(row) for part in found.partitions(_AT_ONCE) for row in part]
+    with connection.execute(sa.select(*columns).order_by(states.c.node)) as found:
+        return [SchedulableNode._make(row) for part in found.partitions(_AT_ONCE) for row in part]
 
 
 def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, float]:
@@ -260,4 +260,4 @@ def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[st
     query = sa.select(week.c.node, week.c.score)
     if len(names) <= _AT_ONCE:
         query = query.where(is_one_of(connection, week.c.node, names))
-    return {row[0]: row[1] for part in connection.execute(query).partitions(_AT_ONCE) for row in part}
+    return {node: score for node, score in connection.execute(query).all()}  # noqa: C416  # rows are no tuples
