@@ -23,7 +23,7 @@ from schedulers.policy.placement_advice import Candidate, JobNeed, PlacementAdvi
 from schedulers.policy.settings import Policy
 from schedulers.policy.thresholds import steps
 from store.hints.control_group import ControlGroup, read_control_key
-from store.nodes.fleet import SchedulableNode, schedulable_nodes, week_scores
+from store.nodes.fleet import schedulable_nodes, week_scores
 from store.records.event import RecordError
 from store.records.hostlist import compress, expand
 from store.runs.jobs import busy_nodes
@@ -155,18 +155,17 @@ def _lists(found: PlacementAdvice) -> dict[str, Any]:
 
 
 def _node(one: Candidate, why: str | None, weeks: Mapping[str, float]) -> dict[str, Any]:
-    place: SchedulableNode = one.place
-    hint = {"id": place.hint, "action": place.hint_action, "state": place.hint_state}
+    node, state, risk_24h, withheld, leaf, rack, domain, gpus, hint, action, hint_state = one.place
     return {
-        "node": place.node,
-        "state": place.state,
-        "risk_24h": place.risk_24h,
-        "risk_7d": weeks.get(place.node) if place.withheld is None else None,
-        "leaf": place.leaf,
-        "rack": place.rack,
-        "nvlink_domain": place.nvlink_domain,
-        "gpus": place.gpus,
-        "hint": None if place.hint is None else hint,
+        "node": node,
+        "state": state,
+        "risk_24h": risk_24h,
+        "risk_7d": weeks.get(node) if withheld is None else None,
+        "leaf": leaf,
+        "rack": rack,
+        "nvlink_domain": domain,
+        "gpus": gpus,
+        "hint": None if hint is None else {"id": hint, "action": action, "state": hint_state},
         "left_alone": one.left_alone,
         "idle": one.idle,
         "avoid": why,
