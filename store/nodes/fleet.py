@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from store.database.known_nodes import absent_hints, is_counted
-from store.nodes.node_states import not_ours, still_shown
+from store.nodes.node_states import not_ours, scores_beside, scores_of_some, still_shown
 from store.records.hint import LIVE_STATES, OPEN_STATES
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
@@ -71,7 +71,7 @@ def node_page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> l
     """
     shown = _page(connection, fleet, page).subquery("page")
     # The page alone is joined with what no state follows from.
-    day, week = (scores_beside(connection, shown.c.node, fleet, horizon_h) for horizon_h in (DAY_H, WEEK_H))
+    day, week = (_scores_beside(connection, shown.c.node, fleet, horizon_h) for horizon_h in (DAY_H, WEEK_H))
     joined = shown.outerjoin(day, day.c.node == shown.c.node).outerjoin(week, week.c.node == shown.c.node)
     reasons = sa.case((shown.c.withheld.is_(None), day.c.reasons), else_=sa.null())
     shown_columns = (shown, reasons.label("reasons"), _told(shown.c.withheld, week.c.score).label("score_7d"))
@@ -100,7 +100,7 @@ def _page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> sa.Se
     """The nodes of a page."""
     # In the order of their names, no more nodes are judged than are shown.
     few = not (page.by_score or page.at_work or page.state or page.limit is None)
-    day = scores_beside(connection, schema.nodes.c.node, fleet, DAY_H) if few else None
+    day = _scores_beside(connection, schema.nodes.c.node, fleet, DAY_H) if few else None
     states = node_states(fleet, page.node, day).cte("fleet")
     query = sa.select(states)
     if page.state is not None:
@@ -166,7 +166,7 @@ def _told(withheld: sa.ColumnElement[Any], score: sa.ColumnElement[float]) -> sa
 
 def withheld_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, str]:
     """Of some nodes those whose score is withheld, with why: `out`, `faulty` or `silent`."""
-    states = node_states(fleet, day=scores_beside(connection, schema.nodes.c.node, fleet, DAY_H)).subquery()
+    states = node_states(fleet, day=_scores_beside(connection, schema.nodes.c.node, fleet, DAY_H)).subquery()
     query = sa.select(states.c.node, states.c.withheld).where(states.c.withheld.is_not(None))
     return {
         row.node: row.withheld for row in connection.execute(query.where(is_one_of(connection, states.c.node, names)))
@@ -227,19 +227,12 @@ def scores_of(fleet: FleetQuery, horizon_h: int) -> sa.Subquery:
     return query.where(table.c.horizon_h == horizon_h, table.c.time == moment).subquery(f"score_{horizon_h}")
 
 
-def scores_beside(
+def _scores_beside(
     connection: sa.Connection, node: sa.ColumnElement[str], fleet: FleetQuery, horizon_h: int
 ) -> sa.FromClause:
-    """The same, to be joined with few nodes.
-
-    Of a scoring that is newer than its statistics PostgreSQL expects one row, and would read all of it once for each
-    node. So it is to look for one node after the other: the limit keeps the query apart, the sum the wrong index out.
-    """
-    table, moment = schema.scores, fleet.scored.get(horizon_h)
-    if moment is None or connection.dialect.name != "postgresql":
-        return scores_of(fleet, horizon_h)
-    query = sa.select(table.c.node, table.c.score, table.c.reasons).where(table.c.node == node)
-    return query.where(table.c.horizon_h + 0 == horizon_h, table.c.time == moment).limit(1).lateral()
+    """The same, to be joined with few nodes."""
+    moment = fleet.scored.get(horizon_h)
+    return scores_of(fleet, horizon_h) if moment is None else scores_beside(connection, node, horizon_h, moment)
 
 
 class SchedulableNode(NamedTuple):
@@ -263,7 +256,7 @@ def schedulable_nodes(
 ) -> list[SchedulableNode]:
     """Every node in service that counts, by name, or those of some that do."""
     nodes = schema.nodes.c
-    day = None if names is None else scores_beside(connection, nodes.node, fleet, DAY_H)
+    day = None if names is None else _scores_beside(connection, nodes.node, fleet, DAY_H)
     query = node_states(fleet, day=day).add_columns(nodes.nvlink_domain).where(is_counted(nodes.node))
     query = query.where(sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > fleet.now))
     if names is not None:
@@ -280,11 +273,9 @@ def schedulable_nodes(
 
 def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, float]:
     """The newest score of seven days of some nodes, withheld or not; of many nodes, those of all."""
-    week: sa.FromClause = scores_of(fleet, WEEK_H)
+    moment = fleet.scored.get(WEEK_H)
+    if moment is not None and len(names) <= _AT_ONCE:
+        return {node: score for node, score, _reasons in scores_of_some(connection, WEEK_H, moment, names)}
+    week = scores_of(fleet, WEEK_H)
     query = sa.select(week.c.node, week.c.score)
-    if len(names) <= _AT_ONCE:
-        known = schema.nodes.c.node
-        week = scores_beside(connection, known, fleet, WEEK_H)
-        query = sa.select(week.c.node, week.c.score).select_from(schema.nodes.join(week, week.c.node == known))
-        query = query.where(is_one_of(connection, known, names))
     return {node: score for node, score in connection.execute(query).all()}  # noqa: C416  # rows are no tuples

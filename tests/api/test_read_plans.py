@@ -20,6 +20,7 @@ from api.app import create_app
 from benchmarks.fleet_rows import Size
 from benchmarks.fleet_year import fill
 from store.database.connections import open_database
+from store.nodes.node_states import score_reasons
 from store.tables import schema
 
 from .conftest import QUIET
@@ -128,12 +129,28 @@ def test_a_scoring_that_is_newer_than_its_statistics_is_read_once(
     with listening(small_year, asked):
         answer = client.get(f"/api/v1/{path.format('gpu-[00000-00099]')}")
     assert answer.status_code == 200, answer.text
-    read = 0
-    with small_year.connect() as connection:
+    assert (
+        100 <= _scores_read(small_year, asked) <= 8 * 400
+    )  # all of it a few times, once for each horizon and question
+
+
+def test_the_reasons_of_such_a_scoring_are_read_once(small_year: sa.Engine, fresh_scoring: datetime) -> None:
+    """The policy asks for those of every risky node, each turn."""
+    asked: list[tuple[str, Any]] = []
+    keys = [(f"gpu-{number:05d}", fresh_scoring) for number in range(200)]
+    with listening(small_year, asked), small_year.connect() as connection:
+        assert len(score_reasons(connection, 24, keys)) == 200
+    assert 200 <= _scores_read(small_year, asked) <= 400
+
+
+def _scores_read(engine: sa.Engine, asked: list[tuple[str, Any]]) -> float:
+    """How many scores the queries look at."""
+    read = 0.0
+    with engine.connect() as connection:
         for statement, parameters in asked:
             plan = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters).scalar_one()
             read += sum(_rows_read(plan[0]["Plan"]))
-    assert 100 <= read <= 8 * 400  # all of it a few times, once for each horizon and question
+    return read
 
 
 def _rows_read(node: dict[str, Any]) -> Iterator[float]:
