@@ -1,7 +1,7 @@
 """`GET` and `POST /placement`: which nodes a job is better not given, and which it is."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fnmatch import translate
@@ -23,7 +23,7 @@ from schedulers.policy.placement_advice import Candidate, JobNeed, PlacementAdvi
 from schedulers.policy.settings import Policy
 from schedulers.policy.thresholds import steps
 from store.hints.control_group import ControlGroup, read_control_key
-from store.nodes.fleet import SchedulableNode, schedulable_nodes
+from store.nodes.fleet import schedulable_nodes, week_scores
 from store.records.event import RecordError
 from store.records.hostlist import compress, expand
 from store.runs.jobs import busy_nodes
@@ -113,9 +113,13 @@ def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: Pla
         "scored_at": fleet.scored[HORIZONS_H[0]],
         "avoid_from": avoid_from,
         "jobs_known": None if names is not None else busy is not None,
-        "unknown": sorted(set(names or ()).difference(place.node for place in places)),
+        "unknown": [] if names is None else sorted(set(names).difference(place.node for place in places)),
     }
-    return reply(head | _object(candidates, found, form.limit))
+    shown = _shown(candidates, found, form.limit)
+    with server.engine.connect() as connection:
+        weeks = week_scores(connection, fleet, [one.place.node for one in shown])
+    nodes = [_node(one, found.avoid.get(one.place.node), weeks) for one in shown]
+    return reply(head | _lists(found) | {"nodes": nodes})
 
 
 def _left_alone(connection: sa.Connection, policy: Policy, names: Sequence[str], now: datetime) -> frozenset[str]:
@@ -128,11 +132,15 @@ def _left_alone(connection: sa.Connection, policy: Policy, names: Sequence[str],
     return alone.union(node for node in names if out.match(node))
 
 
-def _object(candidates: Sequence[Candidate], found: PlacementAdvice, limit: int) -> dict[str, Any]:
-    shown = candidates
-    if len(candidates) > limit:
-        names = {*list({**found.avoid, **dict.fromkeys(found.prefer)})[:limit]}
-        shown = [one for one in candidates if one.place.node in names]
+def _shown(candidates: Sequence[Candidate], found: PlacementAdvice, limit: int) -> Sequence[Candidate]:
+    """The nodes that the answer tells of: those to avoid come before those to prefer."""
+    if len(candidates) <= limit:
+        return candidates
+    names = {*list({**found.avoid, **dict.fromkeys(found.prefer)})[:limit]}
+    return [one for one in candidates if one.place.node in names]
+
+
+def _lists(found: PlacementAdvice) -> dict[str, Any]:
     return {
         "avoid": list(found.avoid),
         "avoid_hostlist": compress(found.avoid),
@@ -143,23 +151,21 @@ def _object(candidates: Sequence[Candidate], found: PlacementAdvice, limit: int)
         "leaves": found.leaves,
         "nvlink_domains": found.domains,
         "short": found.short,
-        "nodes": [_node(one, found.avoid.get(one.place.node)) for one in shown],
     }
 
 
-def _node(one: Candidate, why: str | None) -> dict[str, Any]:
-    place: SchedulableNode = one.place
-    hint = {"id": place.hint, "action": place.hint_action, "state": place.hint_state}
+def _node(one: Candidate, why: str | None, weeks: Mapping[str, float]) -> dict[str, Any]:
+    node, state, risk_24h, withheld, leaf, rack, domain, gpus, hint, action, hint_state = one.place
     return {
-        "node": place.node,
-        "state": place.state,
-        "risk_24h": place.risk_24h,
-        "risk_7d": place.risk_7d,
-        "leaf": place.leaf,
-        "rack": place.rack,
-        "nvlink_domain": place.nvlink_domain,
-        "gpus": place.gpus,
-        "hint": None if place.hint is None else hint,
+        "node": node,
+        "state": state,
+        "risk_24h": risk_24h,
+        "risk_7d": weeks.get(node) if withheld is None else None,
+        "leaf": leaf,
+        "rack": rack,
+        "nvlink_domain": domain,
+        "gpus": gpus,
+        "hint": None if hint is None else {"id": hint, "action": action, "state": hint_state},
         "left_alone": one.left_alone,
         "idle": one.idle,
         "avoid": why,

@@ -10,6 +10,7 @@ not looked at: nothing is asked for its score alone. A risk that is not known is
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Literal, NamedTuple, TypeAlias
 
 from store.nodes.fleet import SchedulableNode
@@ -135,8 +136,8 @@ class PlacementAdvice:
 def advise(candidates: Iterable[Candidate], need: JobNeed, limits: PlacementLimits) -> PlacementAdvice:
     """Sort nodes into those to avoid and those to prefer, those that no job runs on first."""
     avoid: dict[str, Why] = {}
-    idle: list[FreeNode] = []
-    busy: list[FreeNode] = []
+    idle: list[tuple[float, str, SchedulableNode]] = []
+    busy: list[tuple[float, str, SchedulableNode]] = []
     for one in candidates:
         place = one.place
         why = why_not(one, limits.avoid_from)
@@ -144,12 +145,12 @@ def advise(candidates: Iterable[Candidate], need: JobNeed, limits: PlacementLimi
             avoid[place.node] = why
         elif need.gpus_per_node is None or (place.gpus is not None and place.gpus >= need.gpus_per_node):
             risk = limits.unknown_risk if one.left_alone or place.risk_24h is None else place.risk_24h
-            (busy if one.idle is False else idle).append(FreeNode(risk, place.node, _group(place), place.nvlink_domain))
-    if need.count is None:
-        chosen = (sorted(idle) + sorted(busy))[: need.limit]
+            (busy if one.idle is False else idle).append((risk, place.node, place))
+    if need.count is None:  # of thousands the few that are told
+        chosen = [_free(*one) for one in (sorted(idle) + sorted(busy))[: need.limit]]
     else:
-        chosen = packed(idle, need.count)
-        chosen += packed(busy, need.count - len(chosen))
+        chosen = packed(starmap(_free, idle), need.count)
+        chosen += packed(starmap(_free, busy), need.count - len(chosen))
     return PlacementAdvice(
         avoid=dict(sorted(avoid.items())),
         prefer=[node for _risk, node, _group, _domain in chosen],
@@ -172,6 +173,10 @@ def why_not(one: Candidate, avoid_from: float) -> Why | None:
         return "faulty"
     risky = place.risk_24h is not None and place.risk_24h >= avoid_from
     return "risk" if risky and not one.left_alone else None
+
+
+def _free(risk: float, node: str, place: SchedulableNode) -> FreeNode:
+    return FreeNode(risk, node, _group(place), place.nvlink_domain)
 
 
 def _group(place: SchedulableNode) -> str:

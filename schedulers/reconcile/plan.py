@@ -30,6 +30,9 @@ from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HoldS
 SAVED_WITHIN = timedelta(seconds=60)
 # Where it is not known when we saw it last (our server was started anew, too): so long after the order at the latest.
 BACK_WITHIN = timedelta(minutes=15)
+# Who writes a node's marks back as they had read them before our release does so at once, or some time after: the node
+# controller of Kubernetes before 1.26 writes the list of taints unguarded (kubernetes/kubernetes#113136).
+WRITTEN_BACK_WITHIN = timedelta(minutes=2)
 # The start is told in whole seconds.
 _SECOND = timedelta(seconds=1)
 
@@ -53,6 +56,7 @@ def is_forgotten(was: SchedulerHold, looked: datetime | None, started: datetime 
 AGAIN_S = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 OPTED_OUT = "the node's label says that it must not be touched"
 _TAKEN = "taken over: "
+_LETTING_GO = ("asked", "released")
 # What an action keeps off a node: undoing is to go down here, whatever else is left behind.
 _GRAVITY: Mapping[HintAction, int] = {"watch": 1, "avoid": 2, "cordon": 3, "drain": 3}
 _RANK: Mapping[HintAction, int] = {**_GRAVITY, "drain": 4}
@@ -78,7 +82,7 @@ class ReconcileInputs:
     Args:
         holds: every node that the scheduler knows, as it tells them now.
         hints: by id: those that are open, and those that a hold or a placement names.
-        placements: by hint: this scheduler's.
+        placements: by hint: this scheduler's, those that were released lately as well.
         hours: how many nodes may be taken within an hour, and which were lately.
         looked: when this server last saw the scheduler, before now.
         started: when the scheduler was started; None: it forgets nothing, or was not asked.
@@ -256,17 +260,17 @@ def _gone(seen: ReconcileInputs, holds: Mapping[str, Hold]) -> Iterator[_NodeSte
     """Placements of hints that are over, of which nothing of ours is there any more."""
     for ident, was in seen.placements.items():
         hint, hold = seen.hints.get(ident), holds.get(was.node)
-        if was.state in FINAL_STATES or (hint is not None and (hint.job is not None or not is_over(hint))):
+        if hint is not None and (hint.job is not None or not is_over(hint)):
             continue
         if hint is not None and hold is not None and _is_left(hold, was):
             yield _release(hint, hold, seen)
-        elif hold is None or hold.action is None or hold.hint != ident:
+        elif was.state not in FINAL_STATES and (hold is None or hold.action is None or hold.hint != ident):
             yield _NodeStep(_as("released", was, seen, None))
 
 
 def _is_left(hold: Hold, was: SchedulerHold) -> bool:
-    """Whether a part of what is being taken off is there without its hint's id: another wrote over it with old data."""
-    return hold.action is not None and hold.hint is None and (was.action, was.state) == ("release", "asked")
+    """Whether a part of what is taken off is there without its hint's id: another wrote over it with old data."""
+    return hold.action is not None and hold.hint is None and was.action == "release" and was.state in _LETTING_GO
 
 
 def _ordered(was: SchedulerHold, hint: Hint, action: HintAction, seen: ReconcileInputs) -> _NodeStep:

@@ -30,6 +30,7 @@ from schedulers.reconcile.placement_log import (
     write_placements,
 )
 from schedulers.reconcile.plan import (
+    WRITTEN_BACK_WITHIN,
     HourBudget,
     JobPlan,
     OrderPlan,
@@ -222,7 +223,7 @@ def _save_plan(acting: TurnContext, look: _Observation, is_news: bool) -> _TurnP
 
 def _make_plan(connection: sa.Connection, acting: TurnContext, look: _Observation) -> _TurnPlan:
     name, policy, holds, now = acting.actuator.name, acting.policy(), look.holds, look.now
-    placements = {placement.hint: placement for placement in open_holds(connection, name)}
+    placements = {placement.hint: placement for placement in open_holds(connection, name, now - WRITTEN_BACK_WITHIN)}
     hints = {hint.id: hint for hint in read_hints(connection, states=OPEN_STATES)}
     named = {*placements, *(hold.hint for hold in holds if hold.hint is not None)} - hints.keys()
     hints |= {hint.id: hint for hint in read_hints_by_id(connection, sorted(named))}

@@ -14,7 +14,15 @@ import sqlalchemy as sa
 from store.records.event import Device, Event, Severity
 from store.records.incident import Incident, incident_of
 from store.tables import schema
-from store.tables.pages import TimeStretch, backwards, between, document_of, forwards, ordered_page
+from store.tables.pages import (
+    TimeStretch,
+    backwards,
+    document_of,
+    forwards,
+    ordered_page,
+    ordered_query,
+    rows_of,
+)
 from store.tables.schema import LONG, LONG_INCIDENT
 
 _FETCH = 5_000
@@ -154,6 +162,10 @@ _EVENT = (
 INCIDENT_COLUMNS = tuple(field.name for field in fields(Incident))
 
 
+# No event is as old or as young: a query with both bounds is built once for all stretches.
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
 def event_page(
     connection: sa.Connection, window: EventWindow, limit: int, newest: bool = False, now: datetime | None = None
 ) -> list[dict[str, Any]]:
@@ -167,10 +179,12 @@ def event_page(
     for column, value in ((table.c.node, window.node), (table.c.kind, window.kind), (table.c.run, window.run)):
         if value is not None:
             query = query.where(column == value)
+    query = query.where(table.c.time >= sa.bindparam("since"), table.c.time < sa.bindparam("until"))
+    page = ordered_query(connection, query, "time", window.after, newest)
     rows: list[dict[str, Any]] = []
     for since, until in _stretches(window, newest, now):
-        part = between(query, table.c.time, since, until)
-        found = ordered_page(connection, part, "time", window.after, (limit - len(rows), newest))
+        bound = {"since": since or _FIRST, "until": until or _LAST, "most": limit - len(rows)}
+        found = rows_of(connection, page, bound)
         rows = found + rows if newest else rows + found
         if len(rows) >= limit:
             break

@@ -44,9 +44,11 @@ class SchedulerHold:
 _IN_ORDER = [_TABLE.c[each.name] for each in fields(SchedulerHold)]
 
 
-def open_holds(connection: sa.Connection, scheduler: str) -> list[SchedulerHold]:
-    """A scheduler's rows that may still change."""
-    query = sa.select(*_IN_ORDER).where(_TABLE.c.scheduler == scheduler, _TABLE.c.state.not_in(FINAL_STATES))
+def open_holds(connection: sa.Connection, scheduler: str, since: datetime) -> list[SchedulerHold]:
+    """A scheduler's rows that may still change, and those of holds that are released since a moment."""
+    is_fresh = sa.and_(_TABLE.c.state == "released", _TABLE.c.observed >= since)
+    is_open = sa.or_(_TABLE.c.state.not_in(FINAL_STATES), is_fresh)
+    query = sa.select(*_IN_ORDER).where(_TABLE.c.scheduler == scheduler, is_open)
     return [SchedulerHold(*row) for row in connection.execute(query)]
 
 

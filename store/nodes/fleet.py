@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from store.database.known_nodes import absent_hints, is_counted
-from store.nodes.node_states import not_ours, still_shown
+from store.nodes.node_states import not_ours, scores_beside, scores_of_some, still_shown
 from store.records.hint import LIVE_STATES, OPEN_STATES
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
@@ -32,6 +32,7 @@ from store.tables.pages import answer_rows
 
 DAY_H, WEEK_H = 24, 168
 _HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
+_AT_ONCE = 1000  # rows
 _NO_SCORE = -1.0  # sorts behind every score
 _SHOWN = ("node", "rack", "leaf", "gpu_model", "gpus", "driver", "last_seen")
 
@@ -68,9 +69,9 @@ def node_page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> l
 
     A page after a node that is gone is empty: who pages must not begin again.
     """
-    shown = _page(fleet, page).subquery("page")
+    shown = _page(connection, fleet, page).subquery("page")
     # The page alone is joined with what no state follows from.
-    day, week = scores_of(fleet, DAY_H), scores_of(fleet, WEEK_H)
+    day, week = (_scores_beside(connection, shown.c.node, fleet, horizon_h) for horizon_h in (DAY_H, WEEK_H))
     joined = shown.outerjoin(day, day.c.node == shown.c.node).outerjoin(week, week.c.node == shown.c.node)
     reasons = sa.case((shown.c.withheld.is_(None), day.c.reasons), else_=sa.null())
     shown_columns = (shown, reasons.label("reasons"), _told(shown.c.withheld, week.c.score).label("score_7d"))
@@ -95,20 +96,23 @@ def count_states(connection: sa.Connection, fleet: FleetQuery) -> dict[str, tupl
     return {state: (count, None if gpus is None else int(gpus)) for state, count, gpus in found}
 
 
-def _page(fleet: FleetQuery, page: NodePage) -> sa.Select[Any]:
+def _page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> sa.Select[Any]:
     """The nodes of a page."""
-    states = node_states(fleet, page.node).cte("fleet")
+    # In the order of their names, no more nodes are judged than are shown.
+    few = not (page.by_score or page.at_work or page.state or page.limit is None)
+    day = _scores_beside(connection, schema.nodes.c.node, fleet, DAY_H) if few else None
+    states = node_states(fleet, page.node, day).cte("fleet")
     query = sa.select(states)
     if page.state is not None:
         query = query.where(states.c.state == page.state)
     if page.at_work:
         query = query.where(states.c.state.in_(("ok", "at_risk")), states.c.rank > _NO_SCORE)
-    if page.after is not None:
+    if page.after is not None and page.by_score:
         mark = sa.select(states.c.rank).where(states.c.node == page.after).scalar_subquery()
-        behind = sa.and_(mark.is_not(None), states.c.node > page.after)
-        if page.by_score:
-            behind = sa.or_(states.c.rank < mark, sa.and_(states.c.rank == mark, states.c.node > page.after))
-        query = query.where(behind)
+        same = sa.and_(states.c.rank == mark, states.c.node > page.after)
+        query = query.where(sa.or_(states.c.rank < mark, same))
+    elif page.after is not None:
+        query = query.where(sa.exists().where(schema.nodes.c.node == page.after), states.c.node > page.after)
     return query.order_by(*_order(states, page)).limit(page.limit)
 
 
@@ -116,11 +120,16 @@ def _order(states: sa.FromClause, page: NodePage) -> tuple[sa.ColumnElement[Any]
     return (states.c.rank.desc(), states.c.node) if page.by_score else (states.c.node,)
 
 
-def node_states(fleet: FleetQuery, node: str | None = None) -> sa.Select[Any]:
+def node_states(fleet: FleetQuery, node: str | None = None, day: sa.FromClause | None = None) -> sa.Select[Any]:
     """Each node (or one) with its state and its score of 24 h, or why that is `withheld`; `rank` is what the list by
-    risk is sorted by."""
+    risk is sorted by. `day`: the scores, where few nodes are asked for (`scores_beside`)."""
     nodes = schema.nodes
-    out, faulty, hints, day = _out(fleet), _faulty(fleet), _open_hints(), scores_of(fleet, DAY_H)
+    out, faulty, hints, day = (
+        _out(fleet),
+        _faulty(fleet),
+        _open_hints(),
+        scores_of(fleet, DAY_H) if day is None else day,
+    )
     holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES) & hints.c.id.not_in(absent_hints())
     is_out = (out.c.node.is_not(None), "out")
     hides: list[tuple[sa.ColumnElement[bool], str]] = [is_out, (faulty.c.node.is_not(None), "faulty")]
@@ -157,7 +166,7 @@ def _told(withheld: sa.ColumnElement[Any], score: sa.ColumnElement[float]) -> sa
 
 def withheld_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, str]:
     """Of some nodes those whose score is withheld, with why: `out`, `faulty` or `silent`."""
-    states = node_states(fleet).subquery()
+    states = node_states(fleet, day=_scores_beside(connection, schema.nodes.c.node, fleet, DAY_H)).subquery()
     query = sa.select(states.c.node, states.c.withheld).where(states.c.withheld.is_not(None))
     return {
         row.node: row.withheld for row in connection.execute(query.where(is_one_of(connection, states.c.node, names)))
@@ -218,13 +227,21 @@ def scores_of(fleet: FleetQuery, horizon_h: int) -> sa.Subquery:
     return query.where(table.c.horizon_h == horizon_h, table.c.time == moment).subquery(f"score_{horizon_h}")
 
 
+def _scores_beside(
+    connection: sa.Connection, node: sa.ColumnElement[str], fleet: FleetQuery, horizon_h: int
+) -> sa.FromClause:
+    """The same, to be joined with few nodes."""
+    moment = fleet.scored.get(horizon_h)
+    return scores_of(fleet, horizon_h) if moment is None else scores_beside(connection, node, horizon_h, moment)
+
+
 class SchedulableNode(NamedTuple):
     """A node in service; None where nobody has said. A tuple, for there are thousands in an answer."""
 
     node: str
     state: str
     risk_24h: float | None = None
-    risk_7d: float | None = None
+    withheld: str | None = None
     leaf: str | None = None
     rack: str | None = None
     nvlink_domain: str | None = None
@@ -239,17 +256,26 @@ def schedulable_nodes(
 ) -> list[SchedulableNode]:
     """Every node in service that counts, by name, or those of some that do."""
     nodes = schema.nodes.c
-    query = node_states(fleet).add_columns(nodes.nvlink_domain).where(is_counted(nodes.node))
+    day = None if names is None else _scores_beside(connection, nodes.node, fleet, DAY_H)
+    query = node_states(fleet, day=day).add_columns(nodes.nvlink_domain).where(is_counted(nodes.node))
     query = query.where(sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > fleet.now))
     if names is not None:
         query = query.where(is_one_of(connection, nodes.node, names))
-    states, week = query.subquery(), scores_of(fleet, WEEK_H)
+    states = query.subquery()
     columns = (
-        *(states.c.node, states.c.state, states.c.score_24h, _told(states.c.withheld, week.c.score)),
-        *(states.c.leaf, states.c.rack),
+        *(states.c.node, states.c.state, states.c.score_24h, states.c.withheld, states.c.leaf, states.c.rack),
         *(states.c.nvlink_domain, states.c.gpus, states.c.hint_id, states.c.hint_action, states.c.hint_state),
     )
-    joined = states.outerjoin(week, week.c.node == states.c.node)
-    found = connection.execute(sa.select(*columns).select_from(joined).order_by(states.c.node))
-    # One by one: thousands of rows at once call for a garbage collection.
-    return [SchedulableNode._make(row) for row in found]
+    # Some at a time: all rows at once call for a garbage collection.
+    with connection.execute(sa.select(*columns).order_by(states.c.node)) as found:
+        return [SchedulableNode._make(row) for part in found.partitions(_AT_ONCE) for row in part]
+
+
+def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, float]:
+    """The newest score of seven days of some nodes, withheld or not; of many nodes, those of all."""
+    moment = fleet.scored.get(WEEK_H)
+    if moment is not None and len(names) <= _AT_ONCE:
+        return {node: score for node, score, _reasons in scores_of_some(connection, WEEK_H, moment, names)}
+    week = scores_of(fleet, WEEK_H)
+    query = sa.select(week.c.node, week.c.score)
+    return {node: score for node, score in connection.execute(query).all()}  # noqa: C416  # rows are no tuples

@@ -67,7 +67,7 @@ def outage_spans(connection: sa.Connection, since: datetime, until: datetime) ->
         .where(_NODES.c.gpus > 0)
         .order_by(_OUTAGES.c.node, _OUTAGES.c.start)
     )
-    return [OutageSpan(*row) for row in connection.execute(query)]
+    return [OutageSpan(*row) for row in connection.execute(query).all()]
 
 
 def read_nodes(connection: sa.Connection) -> list[Node]:

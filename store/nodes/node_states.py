@@ -1,6 +1,6 @@
 """What each detector said of a node: the parts of its incidents, where an incident joins those of a minute."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from store.database.known_nodes import is_counted
 from store.records.event import Cause, Severity, parse_time
 from store.records.incident import Incident, incident_of
 from store.tables import hint_tables, schema
-from store.tables.bulk_rows import is_one_of
+from store.tables.bulk_rows import as_rows, is_one_of
 from store.tables.pages import backwards, between
 
 # The present state of every node: what the lists and the policy ask for, in a few queries over small sets.
@@ -68,15 +68,35 @@ def score_reasons(
     connection: sa.Connection, horizon_h: int, keys: Sequence[tuple[str, datetime]]
 ) -> dict[str, list[Any]]:
     """The reasons of the scores of (node, time), as they are stored; few moments, please."""
-    scores = schema.scores
     found: dict[str, list[Any]] = {node: [] for node, _time in keys}
     for moment in {time for _node, time in keys}:
         nodes = [node for node, time in keys if time == moment]
-        query = sa.select(scores.c.node, scores.c.reasons).where(
-            scores.c.horizon_h == horizon_h, scores.c.time == moment, is_one_of(connection, scores.c.node, nodes)
-        )
-        found.update((node, reasons or []) for node, reasons in connection.execute(query).all())
+        some = scores_of_some(connection, horizon_h, moment, nodes)
+        found.update((node, reasons or []) for node, _score, reasons in some)
     return found
+
+
+def scores_of_some(connection: sa.Connection, horizon_h: int, moment: datetime, nodes: Iterable[str]) -> Sequence[Any]:
+    """Node, score and reasons of those of some nodes that were scored at a moment."""
+    named = as_rows(connection, set(nodes))
+    one = scores_beside(connection, named.c.value, horizon_h, moment)
+    query = sa.select(one.c.node, one.c.score, one.c.reasons)
+    return connection.execute(query.select_from(named.join(one, one.c.node == named.c.value))).all()
+
+
+def scores_beside(
+    connection: sa.Connection, node: sa.ColumnElement[str], horizon_h: int, moment: datetime
+) -> sa.FromClause:
+    """The scores of a moment (`node score reasons`), to be joined with few nodes.
+
+    Of a scoring that is newer than its statistics PostgreSQL expects one row, and would read all of it once for each
+    node. So it is to look for one node after the other: the limit keeps the query apart, the sum the wrong index out.
+    """
+    table = schema.scores
+    query = sa.select(table.c.node, table.c.score, table.c.reasons).where(table.c.time == moment)
+    if connection.dialect.name != "postgresql":
+        return query.where(table.c.horizon_h == horizon_h).subquery()
+    return query.where(table.c.horizon_h + 0 == horizon_h, table.c.node == node).limit(1).lateral()
 
 
 def nodes_out(connection: sa.Connection, at: datetime, node: str | None = None) -> set[str]:

@@ -11,9 +11,9 @@ from store.records.event import RecordError
 from store.records.hostlist import expand, is_named
 from store.records.job import Job
 from store.tables import schema
+from store.tables.bulk_rows import is_one_of
 
 _JOBS = schema.jobs
-_BATCH = 2_000
 
 
 def running_jobs(connection: sa.Connection, now: datetime) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -109,9 +109,8 @@ def runs_of_job(connection: sa.Connection, job_id: str) -> set[str]:
 def jobs_of_runs(connection: sa.Connection, runs: Sequence[str]) -> dict[str, list[Job]]:
     """The jobs of some runs, each run's in order of their start (or submit); a run without any is left out."""
     found: dict[str, list[Job]] = {}
-    for part in parts_of(runs):
-        for row in connection.execute(_query().where(_JOBS.c.run.in_(part))):
-            found.setdefault(row.run, []).append(Job(**row._mapping))
+    for row in connection.execute(_query().where(is_one_of(connection, _JOBS.c.run, runs))):
+        found.setdefault(row.run, []).append(Job(**row._mapping))
     return found
 
 
@@ -120,10 +119,6 @@ def job_marks(connection: sa.Connection, runs: Sequence[str] | None = None) -> d
     moments = [sa.func.max(column, type_=schema.UtcTime()) for column in (_JOBS.c.submit, _JOBS.c.start, _JOBS.c.end)]
     counts = (sa.func.count(), sa.func.count(_JOBS.c.start), sa.func.count(_JOBS.c.end))
     query = sa.select(_JOBS.c.run, *counts, *moments).where(_JOBS.c.run != "").group_by(_JOBS.c.run)
-    parts = [query] if runs is None else [query.where(_JOBS.c.run.in_(part)) for part in parts_of(runs)]
-    return {run: " ".join(map(str, marks)) for part in parts for run, *marks in connection.execute(part)}
-
-
-def parts_of(runs: Sequence[str]) -> list[Sequence[str]]:
-    """Names in parts that a statement can hold."""
-    return [runs[i : i + _BATCH] for i in range(0, len(runs), _BATCH)]
+    if runs is not None:
+        query = query.where(is_one_of(connection, _JOBS.c.run, runs))
+    return {run: " ".join(map(str, marks)) for run, *marks in connection.execute(query)}

@@ -11,10 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from store.runs.jobs import parts_of
 from store.runs.losses import Loss, RunDay, write_losses
 from store.tables import schema
-from store.tables.bulk_rows import upsert
+from store.tables.bulk_rows import is_one_of, upsert
 
 _TABLE, _EVENTS = schema.ledgers, schema.events
 
@@ -76,11 +75,8 @@ def records_of_all(connection: sa.Connection) -> dict[str, tuple[datetime, dict[
 
 def records_of(connection: sa.Connection, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What was there of some runs when their stored ledgers were made; a run without one is left out."""
-    found: dict[str, dict[str, Any]] = {}
-    for part in parts_of(runs):
-        query = sa.select(_TABLE.c.run, _TABLE.c.ledger["records"]).where(_TABLE.c.run.in_(part))
-        found |= {run: records or {} for run, records in connection.execute(query)}
-    return found
+    query = sa.select(_TABLE.c.run, _TABLE.c.ledger["records"]).where(is_one_of(connection, _TABLE.c.run, runs))
+    return {run: records or {} for run, records in connection.execute(query)}
 
 
 def newest_accounts(connection: sa.Connection, limit: int) -> list[tuple[str, dict[str, Any]]]:
@@ -91,11 +87,8 @@ def newest_accounts(connection: sa.Connection, limit: int) -> list[tuple[str, di
 
 def facts_of_runs(connection: sa.Connection, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What was noted of runs beside their accounts (`goodput/cluster/mfu.py`), of those that have it."""
-    found: dict[str, dict[str, Any]] = {}
-    for part in parts_of(runs):
-        query = sa.select(_TABLE.c.run, _TABLE.c.ledger["facts"]).where(_TABLE.c.run.in_(part))
-        found |= {run: facts for run, facts in connection.execute(query) if facts is not None}
-    return found
+    query = sa.select(_TABLE.c.run, _TABLE.c.ledger["facts"]).where(is_one_of(connection, _TABLE.c.run, runs))
+    return {run: facts for run, facts in connection.execute(query) if facts is not None}
 
 
 def log_marks(

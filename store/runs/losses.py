@@ -200,14 +200,14 @@ def day_sums(
     connection: sa.Connection, since: datetime, until: datetime, run: str | None = None
 ) -> list[tuple[datetime, str, int, int, int]]:
     """Of each day in [since, until) and bucket: wall ms, GPU ms, and the wall ms of runs whose GPUs are not known."""
-    unknown = sa.func.sum(sa.case((_DAYS.c.gpu_ms.is_(None), _DAYS.c.wall_ms), else_=0))
+    unknown = sa.func.sum(_DAYS.c.wall_ms).filter(_DAYS.c.gpu_ms.is_(None))
     query = (
         sa.select(
             _DAYS.c.day,
             _DAYS.c.bucket,
             sa.func.sum(_DAYS.c.wall_ms),
             sa.func.coalesce(sa.func.sum(_DAYS.c.gpu_ms), 0),
-            unknown,
+            sa.func.coalesce(unknown, 0),
         )
         .where(_DAYS.c.day >= since, _DAYS.c.day < until, *([] if run is None else [_DAYS.c.run == run]))
         .group_by(_DAYS.c.day, _DAYS.c.bucket)

@@ -65,12 +65,15 @@ def copy_rows(connection: sa.Connection, statement: str, rows: Iterable[Sequence
 
 def is_one_of(connection: sa.Connection, column: sa.ColumnElement[Any], texts: Iterable[str]) -> sa.ColumnElement[bool]:
     """Whether a column is one of many texts, which go as one parameter: the driver takes its time for each."""
+    return column.in_(sa.select(as_rows(connection, texts).c.value))
+
+
+def as_rows(connection: sa.Connection, texts: Iterable[str]) -> sa.TableValuedAlias:
+    """Texts as rows with a `value`; they go as one parameter."""
     listed = sa.literal(orjson.dumps(sorted(texts)).decode(), sa.Text)
     if connection.dialect.name == "postgresql":
-        values = sa.func.json_array_elements_text(sa.cast(listed, sa.JSON)).table_valued("value")
-    else:
-        values = sa.func.json_each(listed).table_valued("value")
-    return column.in_(sa.select(values.c.value))
+        return sa.func.json_array_elements_text(sa.cast(listed, sa.JSON)).table_valued("value")
+    return sa.func.json_each(listed).table_valued("value")
 
 
 def sqlalchemy_error(statement: str, error: psycopg.Error) -> sa.exc.DBAPIError:

@@ -138,7 +138,14 @@ def answer_rows(connection: sa.Connection, page: sa.FromClause, *order: sa.Colum
 
     The page is cut before its times are written: a sort of many rows shall not write those of all of them.
     """
-    result = connection.execute(sa.select(*answer_columns(connection, page.c)).order_by(*order))
+    return rows_of(connection, sa.select(*answer_columns(connection, page.c)).order_by(*order))
+
+
+def rows_of(
+    connection: sa.Connection, query: sa.Select[Any], bound: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """What a query of `answer_columns` finds, as objects of an answer; `bound`: the values that it still lacks."""
+    result = connection.execute(query, bound)
     names = tuple(result.keys())
     rows = [dict(zip(names, row, strict=True)) for row in result.all()]
     if "device" in names and connection.dialect.name != "postgresql":
@@ -170,6 +177,13 @@ def ordered_page(
     Rows are oldest first either way.
     """
     limit, newest = size
+    return rows_of(connection, ordered_query(connection, query, by, after, newest), {"most": limit})
+
+
+def ordered_query(
+    connection: sa.Connection, query: sa.Select[Any], by: str, after: PageMark | None, newest: bool
+) -> sa.Select[Any]:
+    """The query of such a page, whose limit is bound as `most`: who asks for several in a row builds it once."""
     time, ident = query.selected_columns[by], query.selected_columns["id"]
     if after is not None:
         mark = sa.tuple_(sa.literal(after[0], schema.UtcTime()), sa.literal(after[1], sa.Text()))
@@ -177,5 +191,5 @@ def ordered_page(
         # The first alone tells a divided table which days need no look.
         query = query.where(time <= after[0] if newest else time >= after[0], here < mark if newest else here > mark)
     order = (time.desc(), ident.desc()) if newest else (time, ident)
-    page = query.order_by(*order).limit(limit).subquery()
-    return answer_rows(connection, page, page.c[by], page.c["id"])
+    page = query.order_by(*order).limit(sa.bindparam("most", type_=sa.Integer())).subquery()
+    return sa.select(*answer_columns(connection, page.c)).order_by(page.c[by], page.c["id"])

@@ -74,6 +74,7 @@ def test_all_in_service_are_sorted(cluster: TestClient) -> None:
     assert nodes["gpu-002"]["hint"] == {"id": "h", "action": "cordon", "state": "confirmed"}
     assert (nodes["gpu-003"]["risk_24h"], nodes["gpu-003"]["risk_7d"]) == (0.30, pytest.approx(2.1))
     assert nodes["gpu-006"]["risk_24h"] is None
+    assert (nodes["gpu-001"]["risk_24h"], nodes["gpu-001"]["risk_7d"]) == (None, None)  # withheld: it is out
     assert (nodes["gpu-000"]["leaf"], nodes["gpu-000"]["rack"], nodes["gpu-000"]["gpus"]) == ("leaf-0", "r1", 8)
     assert "gpu-007" not in nodes
     assert (found["avoid_from"], found["unknown"]) == (0.07, [])
@@ -95,6 +96,7 @@ def test_of_many_nodes_the_first_are_told(cluster: TestClient) -> None:
     found = ask(cluster, limit=2)
     assert (found["avoid"], found["prefer"]) == (["gpu-001", "gpu-002", "gpu-003"], ["gpu-005", "gpu-004"])
     assert [node["node"] for node in found["nodes"]] == ["gpu-001", "gpu-002"]
+    assert found["nodes"][1]["risk_7d"] == pytest.approx(0.007)
     assert (found["usable"], found["short"]) == (4, 0)
     assert [node["node"] for node in ask(cluster, limit=4)["nodes"]] == ["gpu-001", "gpu-002", "gpu-003", "gpu-005"]
     counted = ask(cluster, limit=2, count=3)

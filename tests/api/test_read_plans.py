@@ -20,6 +20,8 @@ from api.app import create_app
 from benchmarks.fleet_rows import Size
 from benchmarks.fleet_year import fill
 from store.database.connections import open_database
+from store.nodes.node_states import score_reasons
+from store.tables import schema
 
 from .conftest import QUIET
 
@@ -91,6 +93,75 @@ def _scans(node: dict[str, Any], table: str) -> Iterator[Scan]:
         yield Scan(part[1] if part else own, part[2] if part else "", shown)
     for inner in node.get("Plans", []):
         yield from _scans(inner, own)
+
+
+@pytest.fixture
+def fresh_scoring(small_year: sa.Engine) -> Iterator[datetime]:
+    """A scoring of all nodes that PostgreSQL's statistics do not know yet."""
+    moment = END + timedelta(minutes=20)
+    columns = [column.name for column in schema.scores.columns]
+    newer = [sa.literal(moment, schema.UtcTime()) if name == "time" else schema.scores.c[name] for name in columns]
+    newest = sa.select(sa.func.max(schema.scores.c.time)).where(schema.scores.c.horizon_h == 24).scalar_subquery()
+    with small_year.begin() as connection:
+        select = sa.select(*newer).where(schema.scores.c.time == newest)
+        connection.execute(schema.scores.insert().from_select(columns, select))
+    yield moment
+    with small_year.begin() as connection:
+        connection.execute(schema.scores.delete().where(schema.scores.c.time == moment))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nodes?limit=100",
+        "nodes?limit=100&sort=node",
+        "nodes?limit=100&sort=node&state=ok",
+        "placement",
+        "placement?nodes={}",
+    ],
+)
+def test_a_scoring_that_is_newer_than_its_statistics_is_read_once(
+    small_year: sa.Engine, fresh_scoring: datetime, path: str
+) -> None:
+    """PostgreSQL expects one row of it: a loop that reads all of it for each node would look cheap."""
+    asked: list[tuple[str, Any]] = []
+    client = TestClient(create_app(QUIET, small_year, lambda: fresh_scoring + timedelta(minutes=1)))
+    with listening(small_year, asked):
+        answer = client.get(f"/api/v1/{path.format('gpu-[00000-00099]')}")
+    assert answer.status_code == 200, answer.text
+    assert (
+        100 <= _scores_read(small_year, asked) <= 8 * 400
+    )  # all of it a few times, once for each horizon and question
+
+
+def test_the_reasons_of_such_a_scoring_are_read_once(small_year: sa.Engine, fresh_scoring: datetime) -> None:
+    """The policy asks for those of every risky node, each turn."""
+    asked: list[tuple[str, Any]] = []
+    keys = [(f"gpu-{number:05d}", fresh_scoring) for number in range(200)]
+    with listening(small_year, asked), small_year.connect() as connection:
+        assert len(score_reasons(connection, 24, keys)) == 200
+    assert 200 <= _scores_read(small_year, asked) <= 400
+
+
+def _scores_read(engine: sa.Engine, asked: list[tuple[str, Any]]) -> float:
+    """How many scores the queries look at."""
+    read = 0.0
+    with engine.connect() as connection:
+        for statement, parameters in asked:
+            plan = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters).scalar_one()
+            read += sum(_rows_read(plan[0]["Plan"]))
+    return read
+
+
+def _rows_read(node: dict[str, Any]) -> Iterator[float]:
+    """How many scores a plan looks at, one for each time that it does."""
+    if str(node.get("Relation Name")).startswith("scores"):
+        rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+        yield rows * node["Actual Loops"]
+    if "Join Filter" in node:
+        yield node.get("Rows Removed by Join Filter", 0)
+    for inner in node.get("Plans", []):
+        yield from _rows_read(inner)
 
 
 def since(**back: float) -> str:

@@ -10,7 +10,7 @@ import pytest
 from schedulers.policy.settings import Stop
 from schedulers.reconcile.actuator import Hold, OrderReport, SchedulerAwayError
 from schedulers.reconcile.placement_log import placement_after_report, placement_without_answer
-from schedulers.reconcile.plan import AGAIN_S, OrderPlan, ReconcileInputs, reconcile, stop_of
+from schedulers.reconcile.plan import AGAIN_S, WRITTEN_BACK_WITHIN, OrderPlan, ReconcileInputs, reconcile, stop_of
 from store.hints.holds import FINAL_STATES, SchedulerHold
 from store.records.hint import Hint
 
@@ -40,7 +40,12 @@ class Desk:
 
     def plan(self) -> OrderPlan:
         """What is to be done now; it is written down."""
-        known = {ident: each for ident, each in self.placements.items() if each.state not in FINAL_STATES}
+        since = self.now - WRITTEN_BACK_WITHIN
+        known = {
+            ident: each
+            for ident, each in self.placements.items()
+            if each.state not in FINAL_STATES or (each.state == "released" and (each.observed or NOW) >= since)
+        }
         plan = reconcile(ReconcileInputs(self.told.name, self.now, self.told.observe(), self.hints, known, self.stop))
         self.placements |= {placement.hint: placement for placement in plan.placements}
         for one in plan.undone:
@@ -185,6 +190,13 @@ def test_what_another_wrote_back_without_its_hint_is_released_again() -> None:
     d.told.nodes["a"] = Hold("a")
     assert d.turn(600) == []
     assert d.state() == "released"
+    d.told.nodes["a"] = Hold("a", action="avoid")  # put back after it was read
+    assert d.turn(10) == ["release a"]
+    d.told.nodes["a"] = Hold("a")
+    assert (d.turn(10), d.state()) == ([], "released")
+    d.told.nodes["a"] = Hold("a", action="avoid")  # so late that anybody may have put it there
+    assert d.turn(600) == []
+    assert [hold.node for hold in d.plan().orphans] == ["a"]
 
 
 def test_a_hold_that_a_person_took_off_is_not_put_back() -> None:

@@ -38,9 +38,13 @@ def test_a_row_is_read_as_it_was_written_and_written_over(any_engine: sa.Engine)
 
 
 def test_what_is_over_is_not_looked_at_again(any_engine: sa.Engine) -> None:
-    """All of one scheduler that may still change, and none of another's."""
-    save(any_engine, *(replace(ONE, hint=state, state=state) for state in HOLD_STATES))
+    """All of one scheduler that may still change or was released since, and none of another's."""
+    save(any_engine, *(replace(ONE, hint=state, state=state, observed=NOW) for state in HOLD_STATES))
     save(any_engine, replace(ONE, scheduler="kube"))
     with any_engine.connect() as connection:
-        found = {placement.state for placement in open_holds(connection, "slurm")}
-    assert found == {"asked", "confirmed", "foreign", "absent", "refused"}
+        late, early = (
+            {placement.state for placement in open_holds(connection, "slurm", NOW + timedelta(seconds=seconds))}
+            for seconds in (1, 0)
+        )
+    assert late == {"asked", "confirmed", "foreign", "absent", "refused"}
+    assert early == late | {"released"}

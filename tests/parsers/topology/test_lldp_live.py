@@ -1,6 +1,5 @@
 """Two real lldpd over a pair of virtual interfaces: a leaf's port and a node's; the cable that a server then knows."""
 
-import itertools
 import os
 import signal
 import subprocess
@@ -25,7 +24,7 @@ def _run(*command: str) -> str:
 def neighbour() -> Iterator[list[str]]:
     """What asks the node's lldpd, once it has heard of the leaf."""
     ip, lldpd, client = need("ip", "iproute2"), need("lldpd", "lldpd"), need("lldpcli", "lldpd")
-    # A name of a socket is short, and lldpd's other process, which has no rights, reaches it by that name.
+    # A name of a socket is short, and programs without rights reach it and the configuration by their names.
     sockets = {space: f"/tmp/{space}.sock" for space in (LEAF, NODE)}  # noqa: S108
     with ExitStack() as stack:
         for space in (LEAF, NODE):
@@ -36,23 +35,21 @@ def neighbour() -> Iterator[list[str]]:
         ends = ((LEAF, "swp12"), (NODE, "eth2"))
         for space, interface in ends:  # both before either lldpd looks: it may miss that a cable came up meanwhile
             _run(ip, "-n", space, "link", "set", interface, "up")
+        # lldpcli sends back the whole configuration that it has read, and lldpd's own at its start takes no lock: it
+        # undoes what another changed meanwhile. So that one alone configures, from a file.
+        said = {LEAF: "configure system hostname leaf04\nconfigure lldp tx-interval 1\n", NODE: ""}
         for space, interface in ends:
-            command = bound([ip, "netns", "exec", space, lldpd, "-d", "-u", sockets[space], "-I", interface])
+            written = Path(sockets[space]).with_suffix(".conf")
+            written.write_text(said[space])
+            stack.callback(written.unlink)
+            options = ["-d", "-u", sockets[space], "-I", interface, "-O", written]
+            command = bound([ip, "netns", "exec", space, lldpd, *options])
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             stack.callback(Path(sockets[space]).unlink, missing_ok=True)
             stack.callback(stop, process, signal.SIGTERM)
         wait_for("both listen", lambda: all(Path(socket).exists() for socket in sockets.values()))
-        _run(client, "-u", sockets[LEAF], "configure", "system", "hostname", "leaf04")
-        _run(client, "-u", sockets[LEAF], "configure", "lldp", "tx-interval", "1")
         asking = [client, "-u", sockets[NODE], "show", "neighbors", "-f"]
-
-        def is_heard() -> bool:
-            # An lldpd waits until its own lldpcli has read the configuration, and looks at its interfaces now and then.
-            for socket, command in itertools.product(sockets.values(), ("resume", "update")):
-                _run(client, "-u", socket, command)
-            return "leaf04" in _run(*asking, "json")
-
-        wait_for("the leaf is heard of by name", is_heard)
+        wait_for("the leaf is heard of by name", lambda: "leaf04" in _run(*asking, "json"))
         yield asking
 
 

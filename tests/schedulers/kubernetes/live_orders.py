@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from real.kubernetes import Kubernetes as Cluster
+from real.programs import wait_for
 
 from schedulers.kubernetes.access import KubernetesSettings
 from schedulers.kubernetes.actuator import Kubernetes
@@ -50,6 +51,16 @@ def bring(actuator: Kubernetes, node: str, action: HintAction, hint: str = "h1")
     (report,) = actuator.carry_out([order(node, action, hint)])
     assert report.subject == node
     return report
+
+
+def is_brought(actuator: Kubernetes, node: str, step: HintAction, wanted: HintAction | None) -> bool:
+    """Whether it is; else it is ordered again: the node's own controller may write a taint back that it had read."""
+    return hold_of(actuator, node).action == wanted or not bring(actuator, node, step)
+
+
+def await_free(actuator: Kubernetes, node: str) -> None:
+    """Until nothing of ours is on a node that is released."""
+    wait_for(f"{node} is free", lambda: is_brought(actuator, node, "release", None))
 
 
 def others(node: dict[str, Any], domain: str = "foreshock.dev") -> dict[str, Any]:

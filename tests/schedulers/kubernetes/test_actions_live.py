@@ -13,7 +13,7 @@ from schedulers.kubernetes.actuator import Kubernetes
 from schedulers.reconcile.actuator import OrderReport
 from store.records.hint import HintAction
 
-from .live_orders import REASON, agent, bring, hold_of, order, others
+from .live_orders import REASON, agent, bring, hold_of, is_brought, order, others
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
 
@@ -46,12 +46,12 @@ def test_each_action_is_read_back_and_released(
     """Under its hint; the rest of the node stays, and the release leaves nothing of ours that keeps work off."""
     before = others(kubernetes_cluster.node(node))
     assert bring(actuator, node, action) == OrderReport(node, "done")
-    wait_for(f"it is {action}", partial(_is_brought, actuator, node, action, action))
+    wait_for(f"it is {action}", partial(is_brought, actuator, node, action, action))
     hold = hold_of(actuator, node)
     assert (hold.action, hold.hint, hold.foreign) == (action, "h1", None)
     assert "SchedulingDisabled" in hold.state or action in ("watch", "avoid")
     assert bring(actuator, node, "release") == OrderReport(node, "done")
-    wait_for("it is released", partial(_is_brought, actuator, node, "release", None))
+    wait_for("it is released", partial(is_brought, actuator, node, "release", None))
     hold = hold_of(actuator, node)
     assert (hold.action, hold.hint, hold.state) == (None, None, "Ready")
     after = kubernetes_cluster.node(node)
@@ -60,18 +60,13 @@ def test_each_action_is_read_back_and_released(
     wait_for("the node is as before", lambda: others(kubernetes_cluster.node(node)) == before)
 
 
-def _is_brought(actuator: Kubernetes, node: str, step: HintAction, wanted: str | None) -> bool:
-    """Whether it is; else it is ordered again: the node's own controller may write a taint back that it had read."""
-    return hold_of(actuator, node).action == wanted or not bring(actuator, node, step)
-
-
-def test_a_hint_that_is_raised_and_lowered_is_brought_along(actuator: Kubernetes, node: str) -> None:
+def test_a_hint_that_is_raised_and_loweredis_brought_along(actuator: Kubernetes, node: str) -> None:
     """Each step is the state that was asked for, not more."""
     steps: list[HintAction] = ["watch", "avoid", "cordon", "drain", "cordon", "avoid", "watch", "cordon", "release"]
     for step in steps:
         assert bring(actuator, node, step).result == "done"
         wanted = None if step == "release" else step
-        wait_for(f"it is {step}", partial(_is_brought, actuator, node, step, wanted))
+        wait_for(f"it is {step}", partial(is_brought, actuator, node, step, wanted))
 
 
 def test_our_condition_stands_beside_the_kubelet_s(

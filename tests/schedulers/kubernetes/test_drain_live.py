@@ -11,7 +11,7 @@ from real.programs import wait_for
 
 from schedulers.kubernetes.actuator import Kubernetes
 
-from .live_orders import agent, bring, hold_of
+from .live_orders import agent, await_free, bring, hold_of
 from .workload import await_running, budget, create, daemon_set, pod, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
@@ -112,6 +112,6 @@ def test_a_release_stops_a_drain_half_way(kubernetes_cluster: Cluster, evicting:
     wait_for("the budget is counted", lambda: kubernetes_cluster.get(path)["status"].get("currentHealthy") == 1)
     assert bring(evicting, node, "drain").result == "retry"
     assert bring(evicting, node, "release").result == "done"
-    assert hold_of(evicting, node).action is None
+    await_free(evicting, node)
     assert running(kubernetes_cluster, node) == {"half-a"}
     kubernetes_cluster.delete(path)

@@ -17,7 +17,7 @@ from schedulers.kubernetes.client import KubernetesClient
 from schedulers.kubernetes.lease import WriterLease
 from schedulers.reconcile.actuator import SchedulerAwayError
 
-from .live_orders import acting, agent, bring, hold_of, order
+from .live_orders import acting, agent, await_free, bring, hold_of, order
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
 
@@ -42,7 +42,7 @@ def test_an_outage_is_told_and_over_when_it_is_over(kubernetes_cluster: Cluster,
         kubernetes_cluster.kubectl("uncordon", node)
         assert hold_of(actuator, node).action == "avoid"
         assert bring(actuator, node, "release").result == "done"
-        assert hold_of(actuator, node).action is None
+        await_free(actuator, node)
 
 
 def test_a_server_that_hangs_is_an_outage_too(kubernetes_cluster: Cluster, tmp_path: Path, node: str) -> None:
@@ -108,7 +108,7 @@ def test_killed_in_mid_action_the_next_process_goes_on(
         hold = hold_of(actuator, node)
         assert (hold.action, hold.hint) == (action, "h1")
         assert bring(actuator, node, "release").result == "done"
-        assert hold_of(actuator, node).action is None
+        await_free(actuator, node)
 
 
 def test_one_writes_and_the_other_waits(kubernetes_cluster: Cluster, tmp_path: Path, node: str) -> None:
@@ -122,7 +122,7 @@ def test_one_writes_and_the_other_waits(kubernetes_cluster: Cluster, tmp_path: P
         assert hold_of(two, node).action == "cordon"
         one.close()
         assert bring(two, node, "release").result == "done"
-        assert hold_of(two, node).action is None
+        await_free(two, node)
 
 
 def test_a_lease_runs_out_by_our_own_clock(kubernetes_cluster: Cluster, tmp_path: Path) -> None:

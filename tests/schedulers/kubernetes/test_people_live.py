@@ -17,7 +17,7 @@ from real.programs import wait_for
 from schedulers.kubernetes.actuator import Kubernetes
 from store.records.hint import HintAction
 
-from .live_orders import agent, bring, hold_of, order, others
+from .live_orders import agent, await_free, bring, hold_of, order, others
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
 ROUNDS = 12
@@ -81,8 +81,8 @@ def test_a_person_s_uncordon_is_seen_and_what_is_left_of_ours_goes(
     wait_for("it is seen", lambda: hold_of(actuator, node).action != "cordon")
     hold = hold_of(actuator, node)
     assert (hold.action, hold.hint) == ("avoid", "h1")
-    # The node's own controller may write our taint back with what it had read before: then it is released again.
-    wait_for("it is gone", lambda: bring(actuator, node, "release") and hold_of(actuator, node).action is None)
+    bring(actuator, node, "release")
+    await_free(actuator, node)
     assert not kubernetes_cluster.node(node)["spec"].get("taints")
 
 
