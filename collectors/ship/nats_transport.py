@@ -208,16 +208,15 @@ def _secrets_of(url: str, access: ServerAccess) -> tuple[str, dict[str, str]]:
 
     A credentials file is none of those: its key signs what the server says, and stays here.
     """
-    parts, secrets, said = urlsplit(url), {}, _said_by_file(access)
+    parts, said = urlsplit(url), _said_by_file(access)
     user, password = (None if text is None else unquote(text) for text in (parts.username, parts.password))
-    if user is not None and password is None and said and _KEY not in said:
-        secrets = {"user": user, "password": said}
-    elif said and _KEY not in said:
-        secrets = {"token": said}
-    elif user is not None and password is None:
-        secrets = {"token": user}
+    secrets: dict[str, str] = {}
     if user is not None and password is not None:
-        secrets |= {"user": user, "password": password}
+        secrets = {"user": user, "password": password}
+    if said and _KEY not in said:
+        secrets |= {"user": user, "password": said} if user is not None and password is None else {"token": said}
+    elif not said and user is not None and password is None:
+        secrets = {"token": user}
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), secrets
 
 

@@ -20,7 +20,7 @@ from real.nats import Nats, nats
 from real.patience import patience
 from real.programs import stop, wait_for
 
-from collectors.ship.nats_transport import NatsTransport, node_of, subjects_of, token_of
+from collectors.ship.nats_transport import NatsTransport, _secrets_of, node_of, subjects_of, token_of
 from collectors.ship.transport import ServerAccess, make_client
 from store.tables import schema
 
@@ -33,6 +33,27 @@ def event(number: int, node: str = "gpu-017", **changes: Any) -> dict[str, Any]:
     time = f"2025-03-01T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z"
     known = {"id": f"{node}-{number:08}", "time": time, "node": node, "source": "kernel", "kind": "xid", "code": 79}
     return known | {"severity": "fatal", "cause": "hardware", "message": f"m{number}"} | changes
+
+
+@pytest.mark.parametrize(
+    ("who", "said", "expected"),
+    [
+        ("", None, {}),
+        ("", "t\n", {"token": "t"}),
+        ("t@", None, {"token": "t"}),
+        ("u@", "p\n", {"user": "u", "password": "p"}),
+        ("u:p%40@", None, {"user": "u", "password": "p@"}),
+        ("u@", "-----BEGIN NATS USER JWT-----\n", {}),
+    ],
+)
+def test_what_is_sent_to_a_queue_as_it_stands(
+    tmp_path: Path, who: str, said: str | None, expected: dict[str, str]
+) -> None:
+    """A token, or a user and its password, of the address or of the file; of a credentials file nothing."""
+    file = None if said is None else tmp_path / "token"
+    if file is not None:
+        file.write_text(said or "")
+    assert _secrets_of(f"nats://{who}queue:4222", ServerAccess(token_file=file)) == ("nats://queue:4222", expected)
 
 
 @given(st.text(max_size=300))
