@@ -251,7 +251,6 @@ class FitSettings:
 
     Attributes:
         leaves: of one tree, at most `forest.MOST_LEAVES`.
-        half_life_d: a row this many days older counts half; None lets all count the same.
         alone: groups never interact; False lets all features interact.
     """
 
@@ -262,7 +261,6 @@ class FitSettings:
     min_leaf_rows: int = 40
     l2: float = 1.0
     feature_share: float = 0.3
-    half_life_d: float | None = None
     alone: bool = True
     negatives_per_positive: int = 20
     least_negatives: int = 2_000
@@ -336,9 +334,7 @@ def fit(
     codes, grown, shares = bins.codes(values[union]), [], []
     for number, kept in enumerate(drawn):
         faster, half_life_d = VARIED[number % len(VARIED)]
-        rate = faster * settings.learning_rate
-        own = replace(settings, learning_rate=rate, half_life_d=half_life_d or settings.half_life_d)
-        counts = weights.faded(own.half_life_d)
+        own, counts = replace(settings, learning_rate=faster * settings.learning_rate), weights.faded(half_life_d)
         at = np.searchsorted(union, kept)
         grown.append(_grow(codes[at], positive[kept], counts[kept], features, (own, number)))
         shares.append(counts[kept][~positive[kept]].sum() / counts[~positive].sum())

@@ -9,6 +9,7 @@ from lessons import START_MS, lesson
 from predictor.dataset.labels import Labels, TrainingSample
 from predictor.history.arrays import DAY_MS
 from predictor.learning.training_set import TrainingSet
+from predictor.model import fit as fitting
 from predictor.model.fit import FitSettings
 
 
@@ -51,14 +52,15 @@ def test_a_part_keeps_rows_answers_and_features_together() -> None:
     assert part.column("gpu_temp_max_c").tolist() == whole.column("gpu_temp_max_c")[50:].tolist()
 
 
-def test_recent_rows_rule_where_old_ones_count_less() -> None:
+def test_recent_rows_rule_where_old_ones_count_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rate of failures doubled half-way: a short half-life says the new one."""
     whole = lesson(nodes=150, days=60)
     late = whole.time_ms >= START_MS + 30 * DAY_MS
     thinned = whole.only(late | ~whole.positive | (np.arange(len(late)) % 4 == 0))
     settings = FitSettings(members=1, trees=10)
     all_alike = thinned.fit(settings).probability(thinned.values).mean()
-    recent = thinned.fit(replace(settings, half_life_d=6.0)).probability(thinned.values).mean()
+    monkeypatch.setattr(fitting, "VARIED", ((1, 6.0),))
+    recent = thinned.fit(settings).probability(thinned.values).mean()
     assert all_alike == pytest.approx(thinned.positive.mean(), rel=0.15)
     assert recent == pytest.approx(whole.positive[late].mean(), rel=0.3)
     assert recent > 1.2 * all_alike
