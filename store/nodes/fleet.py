@@ -277,5 +277,4 @@ def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[st
     if moment is not None and len(names) <= _AT_ONCE:
         return {node: score for node, score, _reasons in scores_of_some(connection, WEEK_H, moment, names)}
     week = scores_of(fleet, WEEK_H)
-    query = sa.select(week.c.node, week.c.score)
-    return {node: score for node, score in connection.execute(query).all()}  # noqa: C416  # rows are no tuples
+    return dict(connection.execute(sa.select(week.c.node, week.c.score)).all())
