@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from lessons import lesson
 
-from predictor.learning.choice import baseline_rates, choose, learn
+from predictor.learning import choice as choosing
+from predictor.learning.choice import LEAST_OUTAGES, baseline_rates, choose, learn, try_on_folds
 from predictor.learning.training_set import TrainingSet
 from predictor.live.reasons import explain, references
 from predictor.model.baselines import BASELINES, LINK_BASELINES, Baseline, history_count, rules
-from predictor.model.fit import FitSettings, TooFewPositivesError
+from predictor.model.fit import SHARPER, FitSettings, TooFewPositivesError
 from predictor.model.forest import digest, from_bytes, to_bytes
 
 QUICK = FitSettings(members=2, trees=40)
@@ -161,17 +162,33 @@ def test_too_few_positives_are_refused() -> None:
         learn(lesson(nodes=2, days=10), QUICK)
 
 
-def test_what_is_too_bold_on_later_rows_is_calibrated() -> None:
-    """Trees that learn every chance by heart: the line acts on the probabilities, offset and all."""
-    bold = FitSettings(members=2, trees=80, leaves=16, learning_rate=0.4, min_leaf_rows=5, feature_share=1.0)
+@pytest.fixture
+def bold() -> tuple[TrainingSet, FitSettings]:
+    """Trees that learn every chance by heart."""
     whole = lesson(nodes=120, days=40, sign=0.5)
     names = [feature.name for feature in whole.features]
     for name in ("power_mean_w", "power_trend_w", "power_max_w", "gpu_util_mean", "sm_clock_min_mhz", "driver_age_d"):
         whole.values[:, names.index(name)] = np.random.default_rng(len(name)).normal(size=len(whole.values))
-    learned = learn(whole, bold)
+    return whole, FitSettings(members=2, trees=80, leaves=16, learning_rate=0.4, min_leaf_rows=5, feature_share=1.0)
+
+
+def test_what_is_too_bold_on_later_rows_is_calibrated(bold: tuple[TrainingSet, FitSettings]) -> None:
+    """The line acts on the probabilities, offset and all."""
+    whole, settings = bold
+    learned = learn(whole, settings)
     assert learned.kind == "gbt"
     assert learned.model.slope < 0.9
-    unlearned = whole.fit(bold)
+    unlearned = whole.fit(settings)
     line = learned.model.slope * unlearned.calibrated(unlearned.log_odds(whole.values[:50]))
     by = learned.model.calibrated(learned.model.log_odds(whole.values[:50])) - line
     np.testing.assert_allclose(by, by[0], atol=1e-9)
+
+
+def test_few_outages_choose_no_line(bold: tuple[TrainingSet, FitSettings], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One outage fewer than it takes: the slope of all stands."""
+    whole, settings = bold
+    trial = try_on_folds(whole, settings)
+    assert trial is not None
+    monkeypatch.setattr(choosing, "LEAST_OUTAGES", trial.outages + 1)
+    assert learn(whole, settings).model.slope == SHARPER
+    assert LEAST_OUTAGES == 20
