@@ -6,7 +6,8 @@ A `Dataset` is the same as plain arrays. Its rows are asked for one by one: of t
 one in a hundred is positive, a share of the negatives is enough, and only for these features are computed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial, reduce
@@ -48,11 +49,11 @@ from predictor.history.arrays import (
     from_ms,
     to_ms,
 )
+from predictor.history.device_telemetry import read_device_telemetry, stride_of
 from predictor.history.precursor_log import milliseconds
 from predictor.history.store_reader import (
     data_span,
     lit_of,
-    read_device_telemetry,
     read_fleet,
     read_history,
     read_jobs,
@@ -60,7 +61,6 @@ from predictor.history.store_reader import (
     read_population,
     read_precursors,
     read_telemetry,
-    stride_of,
 )
 from store.database.connections import open_database
 from store.database.known_nodes import is_counted
@@ -143,6 +143,22 @@ def can_share(connection: sa.Connection) -> bool:
     return connection.dialect.name == "postgresql" or url.database not in (None, "", ":memory:")
 
 
+def url_of(connection: sa.Connection) -> str:
+    """The address of a database, by which others open it."""
+    return connection.engine.url.render_as_string(hide_password=False)
+
+
+@contextmanager
+def connected(url: str) -> Iterator[sa.Connection]:
+    """A connection of one's own."""
+    engine = open_database(url)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
 def values_in_parts(
     connection: sa.Connection, rows: Rows, run: Executor, progress: Progress | None = None, most: int = MOST_NODES
 ) -> tuple[tuple[Feature, ...], Grid]:
@@ -191,7 +207,7 @@ def _shared(connection: sa.Connection, first_ms: int, last_ms: int) -> tuple[Fle
     fleet, span = read_fleet(connection), data_span(connection)
     lit_ms, peers = _lit_hours(connection, _first_hour(first_ms), last_ms // HOUR_MS)
     shared = FleetContext(
-        url=connection.engine.url.render_as_string(hide_password=False),
+        url=url_of(connection),
         fleet=fleet,
         outages=read_outage_log(connection, fleet, last_ms),
         first_ms=first_ms,
@@ -229,12 +245,8 @@ def _task(nodes: Ints, rows: Rows, jobs: Jobs) -> FleetPart:
 
 def part_features(shared: FleetContext, task: FleetPart) -> PartFeatures:
     """The features of one part: a pure function of the store."""
-    engine = open_database(shared.url)
-    try:
-        with engine.connect() as connection:
-            history = read_part(connection, shared, task)
-    finally:
-        engine.dispose()
+    with connected(shared.url) as connection:
+        history = read_part(connection, shared, task)
     extents = {name: Extent.of(series) for name, series in history.measures.items()}
     # Which measures differ is known of the whole alone: those that could be among them are taken.
     names = most_frequent(extents) if task.measures is None else task.measures

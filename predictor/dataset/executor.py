@@ -25,10 +25,12 @@ Found = TypeVar("Found")
 Handle = TypeVar("Handle", bound=Hashable)
 # Told after each item: how many are done, of how many.
 Progress: TypeAlias = Callable[[int, int], None]
-# From so many nodes on, local processes are worth their start (some three seconds of imports each).
+# From so many nodes on, local processes are worth their start (some three seconds of imports).
 LARGE_FLEET = 500
 # Items given out at once, for each worker: one that works and one that waits.
 _AHEAD = 2
+# What workers take longest to import: one process does it, and they begin as its copies.
+_IMPORTED = ["pandas", "scipy.stats", "sklearn.ensemble", "sqlalchemy"]
 # A worker may have hours of work; but none answers at all for so long only where none can be had.
 PATIENCE_S = 3600.0
 
@@ -72,7 +74,7 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class LocalProcesses:
-    """Fresh local processes for each map: nothing of the parent's threads and locks is inherited."""
+    """Fresh local processes for each map: nothing of this process's threads and locks is inherited."""
 
     workers: int
 
@@ -83,7 +85,9 @@ class LocalProcesses:
         if len(items) < 2:
             return InProcess().map(function, items, progress)
         size = min(self.workers, len(items))
-        with ProcessPoolExecutor(size, get_context("spawn"), initializer=_keep, initargs=(function,)) as pool:
+        context = get_context("forkserver")
+        context.set_forkserver_preload(_IMPORTED)
+        with ProcessPoolExecutor(size, context, initializer=_keep, initargs=(function,)) as pool:
 
             def ready(pending: list["Future[Found]"]) -> list[tuple["Future[Found]", Found]]:
                 return [(one, one.result()) for one in wait(pending, return_when=FIRST_COMPLETED).done]

@@ -6,7 +6,7 @@ What `leakage.py` checks is checked before anything is reported: features before
 fit, the scores at the end.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -17,7 +17,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from predictor.dataset.dataset import Dataset, Reader, dataset
+from predictor.dataset.dataset import Dataset, Reader, can_share, connected, dataset, url_of
 from predictor.dataset.executor import Executor, InProcess, Progress
 from predictor.dataset.folds import BacktestSettings, Fold, FoldPlan, NoDataError, plan
 from predictor.dataset.labels import TrainingSample, label, rows_at, sample
@@ -77,26 +77,32 @@ from predictor.model.skill import (
 Reading = tuple[tuple[str, ...], NDArray[np.float32]]
 
 
-def asof_features(
-    connection: sa.Connection, read: Reader = read_history, since: datetime | None = None
-) -> Callable[[Rows], Reading]:
+@dataclass(frozen=True, slots=True)
+class AsOfFeatures:
     """A function from rows of one moment to the names of the features and their values, (rows, features).
 
     It reads the store up to that moment and no further. Nobody knows then how long a node will serve, so that its end
     of service is hidden too.
 
-    Args:
+    Attributes:
+        store: a connection, or the address of a database that other processes open.
         since: read all that features of this moment and later ones need; None reads no more than a live score does.
     """
 
-    def compute(rows: Rows) -> Reading:
+    store: sa.Connection | str
+    read: Reader = read_history
+    since: datetime | None = None
+
+    def __call__(self, rows: Rows) -> Reading:
+        """Names and values."""
+        if isinstance(self.store, str):
+            with connected(self.store) as connection:
+                return replace(self, store=connection)(rows)
         moment_ms = int(rows.time_ms[0])
-        history = read(connection, since or from_ms(moment_ms), from_ms(moment_ms))
+        history = self.read(self.store, self.since or from_ms(moment_ms), from_ms(moment_ms))
         until_ms = np.where(history.fleet.until_ms > moment_ms, FAR_FUTURE_MS, history.fleet.until_ms)
         history = replace(history, fleet=replace(history.fleet, until_ms=until_ms))
         return tuple(feature.name for feature in features_of(history)), matrix(history, rows)
-
-    return compute
 
 
 # The report of a backtest: every figure of DESIGN, how sure it is, and what it is worth, from what was judged.
@@ -263,11 +269,10 @@ def read_backtest(
         doubted = check_features(learn_values, _unscored(learned), both.features, usual, learned.negative_share)
         first = from_ms(int(min(learned.rows.time_ms.min(initial=requested.time_ms[0]), requested.time_ms[0])))
         answers = label(population.fleet, population.outages, requested, settings.horizon_h, population.end_ms)
-        doubted += check_readings(
-            asof_features(connection, subjects.history),
-            lambda: asof_features(connection, subjects.history, first),
-            SampledRows(requested, values, both.features, answers.positive),
-        )
+        apart = run if can_share(connection) else None
+        live = AsOfFeatures(connection if apart is None else url_of(connection), subjects.history)
+        sampled = SampledRows(requested, values, both.features, answers.positive)
+        doubted += check_readings(live, replace(live, since=first), sampled, apart)
         classes = _classes(connection, population) if subjects is NODES else None
     lesson = TrainingSet(learn_values, both.features, learned, settings.horizon_h, subjects.baselines)
     return BacktestRows(population, lesson, judging, planned, settings, subjects.prior(), doubted, classes)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.dataset.executor import Executor, InProcess
 from predictor.dataset.folds import Fold, needed_purge_h
 from predictor.dataset.labels import Labels
 from predictor.history.arrays import Bools, Feature, Floats, Ints, Rows, from_ms, to_ms
@@ -106,18 +107,19 @@ class SampledRows:
         return found
 
 
-def check_look_ahead(compute_asof: AsOf, sampled: SampledRows) -> None:
+def check_look_ahead(compute_asof: AsOf, sampled: SampledRows, run: Executor | None = None) -> None:
     """Refuse a feature whose value changes when the history is read only up to the row's moment.
 
     Args:
         compute_asof: names and values of the features of rows of one moment, from a history that ends there: nothing
             that comes later is in it, neither events nor the ends of outages nor the ends of service. A feature that
             such a history does not have yet is not compared.
+        run: asks for the moments apart.
 
     Raises:
         LeakageError: a feature differs.
     """
-    found = _difference(compute_asof, sampled)
+    found = _difference(compute_asof, sampled, run)
     if found is not None:
         name, how = found
         raise LeakageError(
@@ -126,28 +128,29 @@ def check_look_ahead(compute_asof: AsOf, sampled: SampledRows) -> None:
         )
 
 
-def check_readings(live: AsOf, whole: Callable[[], AsOf], sampled: SampledRows) -> list[str]:
+def check_readings(live: AsOf, whole: AsOf, sampled: SampledRows, run: Executor | None = None) -> list[str]:
     """The same check by a live score's short reading; what differs there only because less was read is a doubt.
 
     Args:
-        whole: makes a `compute_asof` that reads as far back as the backtest did; asked where the short one differs.
+        whole: a `compute_asof` that reads as far back as the backtest did; asked where the short one differs.
 
     Raises:
         LeakageError: a feature differs with the whole past as well.
     """
-    found = _difference(live, sampled)
+    found = _difference(live, sampled, run)
     if found is None:
         return []
-    check_look_ahead(whole(), sampled)
+    check_look_ahead(whole, sampled, run)
     name, how = found
     return [f"feature {name!r} is not what a live score would see: {how} when no more is read than then"]
 
 
-def _difference(compute_asof: AsOf, sampled: SampledRows) -> tuple[str, str] | None:
+def _difference(compute_asof: AsOf, sampled: SampledRows, run: Executor | None) -> tuple[str, str] | None:
     """The first feature that differs, and how."""
     position = {feature.name: i for i, feature in enumerate(sampled.features)}
-    for at in sampled.places():
-        names, requested = compute_asof(sampled.rows.only(at))
+    places = sampled.places()
+    readings = (run or InProcess()).map(compute_asof, [sampled.rows.only(at) for at in places])
+    for at, (names, requested) in zip(places, readings, strict=True):
         for column, name in enumerate(names):
             if name not in position:
                 continue

@@ -40,13 +40,13 @@ from predictor.history.arrays import (
     renumbered,
     to_ms,
 )
+from predictor.history.device_telemetry import read_measures
 from predictor.history.precursor_log import PrecursorLog, milliseconds, precursor_query
 from predictor.history.store_reader import (
     data_span,
     lit_hours,
     read_fleet,
     read_jobs,
-    read_measures,
     read_outage_log,
     read_rollups,
 )

@@ -13,7 +13,7 @@ from ingest.small_archive import START, build
 
 from cli.commands.ingest import ingest, ingest_archive
 from predictor.history.arrays import to_ms
-from predictor.history.store_reader import read_measures
+from predictor.history.device_telemetry import read_measures
 from store.nodes.inventory import read_nodes
 from store.records.telemetry import MAX_MEASURES
 from store.tables import schema

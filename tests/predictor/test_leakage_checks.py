@@ -132,11 +132,11 @@ def test_a_feature_that_only_lacks_what_lies_long_ago_is_doubted() -> None:
 
         return compute
 
-    said = check_readings(reading(True), lambda: reading(False), sampled(rows, values))
+    said = check_readings(reading(True), reading(False), sampled(rows, values))
     assert "'past' is not what a live score would see" in said[0]
     assert check_readings(reading(False), pytest.fail, sampled(rows, values)) == []
     with pytest.raises(LeakageError, match="'past' knows the future"):
-        check_readings(reading(True), lambda: reading(True), sampled(rows, values))
+        check_readings(reading(True), reading(True), sampled(rows, values))
 
 
 def test_no_row_has_nothing_to_ask() -> None:

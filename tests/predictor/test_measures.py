@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from predictor.history import store_reader
+from predictor.history import device_telemetry
 from predictor.history.arrays import HOUR_MS, to_ms
-from predictor.history.store_reader import DeviceTelemetry, read_device_telemetry, read_measures
+from predictor.history.device_telemetry import DeviceTelemetry, read_device_telemetry, read_measures
 from store.database.connections import writing
 from store.records.telemetry import Rollup
 from store.tables import schema
@@ -120,7 +120,7 @@ def test_a_roll_up_of_another_shape_is_counted_and_passed_over(engine: sa.Engine
 
 def test_measures_beyond_the_limit_are_counted(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first that are met are kept, wherever they are told."""
-    monkeypatch.setattr(store_reader, "MAX_NAMES", 2)
+    monkeypatch.setattr(device_telemetry, "MAX_NAMES", 2)
     told = [rollup("a", hour, {"gpu:0": {"x": values(1), "y": values(2), "z": values(3)}}) for hour in range(3)]
     found = read(engine, told)
     assert [(name, len(one.last)) for name, one in found.series.items()] == [("x", 3), ("y", 3)]
@@ -129,7 +129,7 @@ def test_measures_beyond_the_limit_are_counted(engine: sa.Engine, monkeypatch: p
 
 def test_many_fetches_are_one_series(any_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is fetched at once."""
-    monkeypatch.setattr(store_reader, "_FETCH_ROLLUPS", 3)
+    monkeypatch.setattr(device_telemetry, "_FETCH_ROLLUPS", 3)
     found = read(any_engine, [rollup("a", hour, {"gpu:0": {"x": values(hour)}}) for hour in range(10)])
     assert found.series["x"].last.tolist() == list(range(10))
     with any_engine.connect() as connection:

@@ -9,7 +9,7 @@ from predictor.dataset.dataset import can_share, dataset, parts_of, values_in_pa
 from predictor.dataset.executor import InProcess, executor
 from predictor.dataset.matrix import features_of, matrix
 from predictor.features import device_measures
-from predictor.history import store_reader
+from predictor.history import device_telemetry
 from predictor.history.arrays import FAR_PAST_MS, FleetArrays, from_ms
 from predictor.history.store_reader import read_history, read_population
 
@@ -56,7 +56,7 @@ def test_what_is_chosen_of_the_whole_is_chosen_in_parts(engine: sa.Engine, monke
     """Of too many measures those that the whole tells most of; of too many hours the same ones in each part."""
     put_fleet(engine)
     monkeypatch.setattr(device_measures, "MAX_MEASURES", 2)
-    monkeypatch.setattr(store_reader, "MAX_ROLLUPS", 900)
+    monkeypatch.setattr(device_telemetry, "MAX_ROLLUPS", 900)
     assert {name.split(".")[0] for name in compared(engine)[1] if "." in name} == {"leaf", "wear"}
     monkeypatch.setattr(device_measures, "MAX_MEASURES", 1)
     assert {name.split(".")[0] for name in compared(engine)[1] if "." in name} == {"leaf"}

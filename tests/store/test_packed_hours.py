@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from diagnosis.slow.slow_nodes import _readings
 from predictor.history.arrays import to_ms
-from predictor.history.store_reader import read_device_telemetry, read_measures
+from predictor.history.device_telemetry import read_device_telemetry, read_measures
 from store.database.closed_days import compact_days
 from store.database.connections import migrate, open_database, transact
 from store.database.copy import copy_database
