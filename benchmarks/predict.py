@@ -7,7 +7,6 @@ Both print wall and processor seconds, since other programs only make the former
 """
 
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +23,10 @@ from benchmarks.cluster import simulated
 from benchmarks.fleet_places import place_rows, small_rows
 from benchmarks.fleet_rows import Size, name, strikes, telemetry_rows
 from benchmarks.fleet_year import copy_in
+from benchmarks.processor import CommandCost, spent
 from benchmarks.result import Result, Verdict, doubling
 from cli.commands.ingest import ingest_archive
-from predictor.dataset.executor import executor, suited_processes
-from predictor.dataset.folds import BacktestSettings
 from predictor.dataset.labels import HORIZONS_H
-from predictor.evaluate.backtest import run_backtest
 from predictor.live.scoring import Scorer
 from predictor.live.training import register, train
 from simulator.output.archive import write_archive
@@ -63,53 +60,47 @@ _LATER = (
 
 
 def measured(what: str, work: Callable[[], object]) -> tuple[float, float]:
-    """Print what something took, with all processes that it started and waited for. Returns its seconds: wall, own."""
+    """Print what something took, and return it: seconds by the clock and of the processor."""
     before, began = os.times(), time.perf_counter()
     work()
     after, took = os.times(), time.perf_counter() - began
     own = after.user + after.system - before.user - before.system
-    others = after.children_user + after.children_system - before.children_user - before.children_system
-    print(
-        f"{what}: {took:.2f} s wall, {own:.2f} s processor here, {others:.2f} s in workers", file=sys.stderr, flush=True
-    )
+    print(f"{what}: {took:.2f} s wall, {own:.2f} s of processor", file=sys.stderr, flush=True)
     return took, own
 
 
 def measure_backtest(folder: Path) -> Iterator[Result]:
     """The whole backtest of three fleets, simulated and ingested; in as many workers as there are processors."""
-    costs, told = [], []
-    for nodes in BACKTEST_NODES:
-        took, own = _backtest(folder / str(nodes), nodes)
-        costs.append(own)
-        told.append(f"{nodes} nodes {took:.0f} s")
-    peak = [resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    costs = [_backtest(folder / str(nodes), nodes) for nodes in BACKTEST_NODES]
+    used = [cost.processor_s for cost in costs]
     yield Result(
         BACKTEST_WHAT,
         BACKTEST_BUDGET,
-        ", ".join(told),
+        ", ".join(f"{nodes} nodes {cost.took_s:.0f} s" for nodes, cost in zip(BACKTEST_NODES, costs, strict=True)),
         "-",
         None,
-        "met" if took < _BACKTEST_S else "not met",
-        f"{', '.join(f'{cost:.0f}' for cost in costs)} s of processor, each doubling "
-        f"{doubling(BACKTEST_NODES, costs):.2f} x; at most {peak[0]:.0f} MiB here and {peak[1]:.0f} MiB in a worker; "
+        "met" if costs[-1].took_s < _BACKTEST_S else "not met",
+        f"whole command; {', '.join(f'{cost:.0f}' for cost in used)} s of processor, each doubling "
+        f"{doubling(BACKTEST_NODES, used):.2f} x; at most {costs[-1].largest_mb:.0f} MiB in a process; "
         "an absolute budget, so no other program",
     )
 
 
-def _backtest(folder: Path, nodes: int) -> tuple[float, float]:
-    """Wall and processor seconds, those of the workers among them."""
+def _backtest(folder: Path, nodes: int) -> CommandCost:
+    """What the command costs, its workers among it."""
     write_archive(simulate(SimulationSettings(nodes, DAYS, SEED)), folder / "archive")
-    engine = open_database(f"sqlite:///{folder / 'cluster.db'}")
+    url = f"sqlite:///{folder / 'cluster.db'}"
+    engine = open_database(url)
     migrate(engine)
     ingest_archive(engine, folder / "archive")
-    before = os.times()
-    with executor(suited_processes(nodes)) as run:
-        took = measured(
-            f"backtest of {nodes} nodes x {DAYS} days", lambda: run_backtest(engine, BacktestSettings(), run=run)
-        )[0]
     engine.dispose()
-    after = os.times()
-    return took, sum(after[:4]) - sum(before[:4])
+    cost = spent([str(Path(sys.executable).parent / "foreshock"), "backtest", "--db", url, "--json"])
+    print(
+        f"backtest of {nodes} nodes x {DAYS} days: {cost.took_s:.2f} s wall, {cost.processor_s:.2f} s of processor",
+        file=sys.stderr,
+        flush=True,
+    )
+    return cost
 
 
 def measure(folder: Path) -> Iterator[Result]:

@@ -5,8 +5,6 @@ Whole processes, in turn, over a log that is in the page cache; medians. ripgrep
 
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -14,6 +12,7 @@ from statistics import median
 from real.programs import need
 
 from benchmarks import kernel_log
+from benchmarks.processor import spent
 from benchmarks.result import Result, seconds
 
 WHAT = "decode 1 GB of kernel log, 0.1 % fault lines, whole process"
@@ -26,7 +25,6 @@ RUNS = 5
 # What a plain loop is shown.
 LOOP_GB = 0.05
 MEMORY_MB = 250
-_SAMPLE_S = 0.005
 _LOOP = """
 import re, sys
 search = re.compile("|".join(open(sys.argv[1]).read().splitlines()).encode()).search
@@ -54,7 +52,7 @@ def measure(folder: Path) -> Iterator[Result]:
         "met" if ours <= theirs else "not met",
         f"{_counted(log, searched)}; Python's `re` in a loop over lines: {LOOP_GB / looped * 1000:.0f} MB/s",
     )
-    peak, rg_peak = peak_mb(parse_command(log)), peak_mb(searched)
+    peak, rg_peak = spent(parse_command(log)).peak_mb, spent(searched).peak_mb
     yield Result(
         "the same, peak memory of all its processes",
         f"<= {MEMORY_MB} MB",
@@ -94,7 +92,7 @@ def _growth(log: Path) -> Result:
         kernel_log.write(log, int(size_gb * 1e9))
         times[size_gb] = in_turn(parse_command(log))[0]
     growth = times[2.0] / times[1.0]
-    peak = peak_mb(parse_command(log))
+    peak = spent(parse_command(log)).peak_mb
     return Result(
         "the same, cost of other sizes",
         f"2 GB <= {LINEAR} x 1 GB",
@@ -104,39 +102,6 @@ def _growth(log: Path) -> Result:
         "met" if growth <= LINEAR and peak <= MEMORY_MB else "not met",
         f"the ratio is of 2 GB to 1 GB; {peak:.0f} MB at 2 GB",
     )
-
-
-def peak_mb(command: list[str]) -> float:
-    """The peak memory of a command: the sum over its processes of the most that each ever had resident."""
-    most_kb: dict[int, int] = {}
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        watcher = threading.Thread(target=_watch, args=(process, most_kb))
-        watcher.start()
-        process.wait()
-        watcher.join()
-    return sum(most_kb.values()) / 1024
-
-
-def _watch(process: "subprocess.Popen[bytes]", most_kb: dict[int, int]) -> None:
-    while process.poll() is None:
-        for pid in _family(process.pid):
-            try:
-                status = Path(f"/proc/{pid}/status").read_text()
-            except OSError:
-                continue
-            for line in status.splitlines():
-                if line.startswith("VmHWM:"):
-                    most_kb[pid] = int(line.split()[1])
-        time.sleep(_SAMPLE_S)
-
-
-def _family(pid: int) -> list[int]:
-    """A process and its children's children."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return [pid]
-    return [pid, *(each for child in children for each in _family(int(child)))]
 
 
 def _rate(taken: float, size_gb: float) -> str:

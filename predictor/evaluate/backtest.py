@@ -350,7 +350,8 @@ def _score_folds(
     scores, time_ms = np.full(len(judging.rows), np.nan), judging.rows.time_ms
     requested = [(time_ms >= to_ms(fold.test_start)) & (time_ms < to_ms(fold.test_end)) for fold in planned.folds]
     items = [(fold, judging.values[rows]) for fold, rows in zip(planned.folds, requested, strict=True)]
-    found = run.map(partial(_score_fold, lesson), items, progress)
+    # The last learns from the most: begun first, no worker is left alone with it.
+    found = run.map(partial(_score_fold, lesson), items[::-1], progress)[::-1]
     for rows, of_fold in zip(requested, found, strict=True):
         if of_fold is not None:
             scores[rows] = of_fold[0]

@@ -45,7 +45,7 @@ from store.tables.bulk_rows import is_one_of
 
 # How long before all others one node's data may begin: the pilot of a cluster.
 ALONE = timedelta(days=7)
-_FETCH = 20_000
+_FETCH = 1_000
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
