@@ -22,9 +22,11 @@ from benchmarks.fleet_losses import loss_rows
 from benchmarks.fleet_places import place_rows, small_rows
 from benchmarks.fleet_rows import Size, flood, score_rows, strikes, telemetry_rows
 from benchmarks.fleet_runs import runs
+from store.database.closed_days import compact_days
 from store.database.connections import migrate, open_database
 from store.database.partitions import ensure_days
 from store.tables import hint_tables
+from store.telemetry.packing import CLOSED_FOR
 
 _UNFILLED = ("seq", "heads", "position", "hash", "unbroken_since")  # the database numbers them, or a server does
 # This fleet has no NVLink domains, no gauge that shows an old fault, and tells of no single devices.
@@ -55,6 +57,8 @@ def fill(url: str, size: Size, workers: int = 2) -> None:
             copy_in(connection, table, [rows])
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as after:
         after.execute(sa.text("VACUUM ANALYZE"))
+    # As a server has done by then, a day after the other.
+    compact_days(engine, ("events", "telemetry"), size.end - CLOSED_FOR)
     turns = LedgerTurns(engine, lambda: size.end)
     for _ in range(size.runs + 1):  # a turn computes what fits into its time
         turns.turn(lambda: True)

@@ -19,7 +19,7 @@ from schedulers.policy.settings import Policy
 from schedulers.policy.thresholds import avoided_gpu_h, failure_gpu_h
 from store.models.registry import list_models
 from store.nodes.fleet import NodePage, count_states, node_page
-from store.nodes.node_states import node_places
+from store.nodes.node_states import unusual_gpus
 from store.records.score import at_least_one
 from wire.money.price import GpuHourPrice, with_money
 from wire.nodes import RiskiestJson
@@ -46,8 +46,8 @@ def get_riskiest(_who: Reader, server: Server, query: Annotated[RiskiestQuery, Q
         found = node_page(connection, fleet, NodePage(by_score=True, limit=query.count + _TIED, at_work=True))
         states = {} if found else {state: count for state, (count, _gpus) in count_states(connection, fleet).items()}
         champions = list_models(connection, role="champion")
-        places = node_places(connection)
-        jobs = jobs_on_nodes(connection, settings.policy, now, places)
+        usual = settings.policy.costs.node_gpus
+        jobs = jobs_on_nodes(connection, now, usual, unusual_gpus(connection, usual))
     model = next((one for one in champions if one["horizon_h"] == HORIZONS_H[0]), None)
     checks = {} if model is None else model["checks"]
     worth = _NodeWorth(settings.policy, jobs, max((job.gpus for job in jobs.values()), default=None))

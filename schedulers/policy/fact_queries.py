@@ -188,7 +188,7 @@ def _look(
         faults,
         pairs,
         out,
-        jobs_on_nodes(connection, policy, now, places),
+        jobs_on_nodes(connection, now, policy.costs.node_gpus, {place[0]: place[5] for place in places if place[5]}),
         silent,
         group,
         shown,
@@ -295,11 +295,13 @@ def _pairs(
 
 
 def jobs_on_nodes(
-    connection: sa.Connection, policy: Policy, now: datetime, places: Sequence[Any]
+    connection: sa.Connection, now: datetime, usual: int, gpus_of: Mapping[str, int]
 ) -> dict[str, JobFacts]:
-    """The job of each node that one runs on; the largest, should there be several."""
-    gpus_of = {place[0]: place[5] or policy.costs.node_gpus for place in places}
-    usual = policy.costs.node_gpus
+    """The job of each node that one runs on; the largest, should there be several.
+
+    Args:
+        usual: the GPUs of a node of which `gpus_of` knows none.
+    """
     found = [
         (nodes, JobFacts(job, run, len(nodes), sum(gpus_of.get(node, usual) for node in nodes)))
         for job, run, nodes in running_jobs(connection, now)

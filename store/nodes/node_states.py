@@ -28,6 +28,13 @@ def node_places(connection: sa.Connection, among_nodes: Sequence[str] | None = N
     return connection.execute(query).all()
 
 
+def unusual_gpus(connection: sa.Connection, usual: int) -> dict[str, int]:
+    """The GPUs of the nodes that have another number than is usual; nothing of one of which none is known."""
+    nodes = schema.nodes.c
+    query = sa.select(nodes.node, nodes.gpus).where(nodes.gpus != usual, nodes.gpus > 0)
+    return dict(connection.execute(query).all())
+
+
 def newest_scores(
     connection: sa.Connection, horizon_h: int, at: datetime, node: str | None = None, since: datetime | None = None
 ) -> tuple[datetime | None, dict[str, float]]:

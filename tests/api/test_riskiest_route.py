@@ -131,3 +131,12 @@ def test_without_a_model_there_is_nobody_to_check(any_engine: sa.Engine, clock: 
         found = ask(client)
         assert (found["items"], found["chance"], found["scored_at"], found["states"]) == ([], None, None, {})
         assert client.get("/api/v1/riskiest", params={"count": 101}).status_code == 422
+
+
+def test_a_job_has_the_gpus_of_its_own_nodes(client: TestClient, any_engine: sa.Engine) -> None:
+    """Nodes with fewer than usual, and one whose number nobody told, which has the usual eight."""
+    with writing(any_engine).begin() as connection:
+        nodes = schema.nodes
+        connection.execute(nodes.update().where(nodes.c.node == "gpu-002").values(gpus=4))
+        connection.execute(nodes.update().where(nodes.c.node == "gpu-003").values(gpus=None))
+    assert [one["job_gpus"] for one in ask(client, count=2)["items"]] == [12, 12]
