@@ -131,7 +131,7 @@ class NodeClocks:
 # Of a window: events whose receipt is looked at, and how far clocks may carry them out of it.
 _MOST_EVENTS = 20_000
 _MARGIN = timedelta(minutes=10)
-# A clock is what it was so long before its newest heartbeat.
+# A clock is what it was so long before its newest heartbeat, and so long after it: not what it is months later.
 _HEARD = timedelta(hours=1)
 _EVENTS = schema.events
 
@@ -152,7 +152,7 @@ def read_clocks(connection: sa.Connection, since: datetime, until: datetime) -> 
     return clocks
 
 
-def read_heartbeats(connection: sa.Connection, clocks: NodeClocks, now: datetime) -> None:
-    """Take the newest heartbeats in."""
-    for node, own, received in clock_readings(connection, now - _HEARD):
+def read_heartbeats(connection: sa.Connection, clocks: NodeClocks, at: datetime) -> None:
+    """Take the newest heartbeats in, of those that speak of a moment."""
+    for node, own, received in clock_readings(connection, at - _HEARD, at + _HEARD):
         clocks.heartbeat(node, own, received)

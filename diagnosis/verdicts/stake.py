@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from diagnosis.causes.scene import REACH, SceneJob
 from store.events.event_pages import event_of
-from store.nodes.inventory import read_nodes
 from store.records.event import Event
 from store.records.verdict import Verdict
 from store.tables import schema
@@ -69,7 +68,8 @@ def read_stakes(connection: sa.Connection, jobs: Sequence[SceneJob], moment: dat
 
 def gpus_of_nodes(connection: sa.Connection) -> dict[str, int]:
     """How many GPUs each node has, of those of which it is known."""
-    return {node.node: node.gpus for node in read_nodes(connection) if node.gpus is not None}
+    nodes = schema.nodes.c
+    return dict(connection.execute(sa.select(nodes.node, nodes.gpus).where(nodes.gpus.is_not(None))).all())
 
 
 def newest_saves(connection: sa.Connection, moment: datetime) -> dict[str, datetime]:

@@ -46,9 +46,10 @@ def heard_since(connection: sa.Connection, nodes: Collection[str], since: dateti
     return frozenset(connection.scalars(query))
 
 
-def clock_readings(connection: sa.Connection, since: datetime) -> list[tuple[str, datetime, datetime]]:
-    """Of each sidecar heard of since a moment: the node, the newest heartbeat's own time, and when it was received."""
-    query = sa.select(_TABLE.c.node, _TABLE.c.time, _TABLE.c.received).where(_TABLE.c.received >= since)
+def clock_readings(connection: sa.Connection, since: datetime, until: datetime) -> list[tuple[str, datetime, datetime]]:
+    """Of each sidecar last heard of within a window: the node, that heartbeat's own time, and when it was received."""
+    received = _TABLE.c.received
+    query = sa.select(_TABLE.c.node, _TABLE.c.time, received).where(received >= since, received <= until)
     return [(row.node, row.time, row.received) for row in connection.execute(query)]
 
 

@@ -105,3 +105,17 @@ def test_two_faults_are_in_their_true_order_though_both_clocks_are_wrong(tmp_pat
         ("second", True),
     ]
     assert all(one.uncertainty_s == 5 for one in fold.symptoms())
+
+
+def test_a_clock_that_was_set_since_is_known_by_what_it_told_then(tmp_path: Path) -> None:
+    """Its heartbeat of next day says that it is right: of the stop of yesterday the receipts of then speak."""
+    engine = open_database(f"sqlite:///{tmp_path / 'store.db'}")
+    metadata.create_all(engine)
+    told = [lost("a", after(90 * step - 240)) for step in range(6)]
+    next_day = NOON + timedelta(days=1)
+    with engine.begin() as connection:
+        write_sidecars(connection, [SidecarReport("a", next_day, next_day, "0", NOON, False, {})])
+        for step, event in enumerate(told):
+            append_events(connection, [event], after(90 * step))
+        assert abs(read_clocks(connection, NOON, after(600)).offset_s("a") - 240) <= 5
+        assert read_clocks(connection, next_day, next_day).offset_s("a") == 0.0
