@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from diagnosis.causes.scene import MARKED_DOWN, REACH, Scene, scene_job
 from diagnosis.causes.stop import LONGEST, stop_of
+from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.stored_graph import read_graph
 from diagnosis.hangs.placement import placements_of
 from diagnosis.hangs.stuck_ranks import WORK
@@ -26,12 +27,15 @@ _SETTLED = timedelta(seconds=5)
 _NO_SYMPTOMS = (WORK, "telemetry", "job", "outage")
 
 
-def read_scene(connection: sa.Connection, run: str | None = None, at: datetime | None = None) -> Scene | None:
+def read_scene(
+    connection: sa.Connection, run: str | None = None, at: datetime | None = None, graph: DeviceGraph | None = None
+) -> Scene | None:
     """The scene of a stop as the store knows it; None where nothing is to be explained.
 
     Args:
         run: the training run whose stop is to be explained; None for whatever stopped last.
         at: as of this moment; None for the newest that is known.
+        graph: as of the same moment; None: it is read.
     """
     stop = stop_of(connection, run, at)
     if stop is None:
@@ -39,7 +43,7 @@ def read_scene(connection: sa.Connection, run: str | None = None, at: datetime |
     now = at or stop.end + _SETTLED
     since = min(now, stop.end) - (LONGEST if run is not None else REACH)
     attempts = read_jobs(connection, window=(since, now))
-    fold = SymptomFold(read_graph(connection, at))
+    fold = SymptomFold(read_graph(connection, at) if graph is None else graph)
     fold.clocks = read_clocks(connection, min(since, stop.since), now)
     fold.place_ranks(placements_of(attempts))
     fold.take(_events(connection, min(since, stop.since), now + (_AFTERMATH if at is None else timedelta())))

@@ -3,9 +3,13 @@
 graph = read_graph(connection)                 # as it is cabled now
 graph = read_graph(connection, at=moment)      # as it was cabled then
 graph_version(connection)                      # another one than before: read it again
+
+graphs = PastGraphs(connection)                # of many moments, one after the other
+graphs.at(moment)
 """
 
 import gc
+from bisect import bisect_right
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -13,7 +17,7 @@ import sqlalchemy as sa
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.graph_builder import TopologyRecords, build_graph
 from store.nodes.topology import read_cables, read_groups, read_names, topology_version
-from store.tables import schema
+from store.tables import schema, topology_tables
 
 
 def read_graph(connection: sa.Connection, at: datetime | None = None) -> DeviceGraph:
@@ -38,3 +42,24 @@ def read_graph(connection: sa.Connection, at: datetime | None = None) -> DeviceG
 def graph_version(connection: sa.Connection) -> tuple[int, int]:
     """What changes whenever the graph does; as cheap to ask for as a row."""
     return topology_version(connection)
+
+
+_SINCE = (schema.links, topology_tables.former_links, topology_tables.device_names, topology_tables.node_groups)
+
+
+class PastGraphs:
+    """The graphs of moments: the same one for all between which nothing was cabled, named or grouped otherwise."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+        columns = [table.c.since for table in _SINCE] + [table.c.until for table in _SINCE[1:]]
+        changes = (sa.select(column).where(column.is_not(None)) for column in columns)
+        self._changes = sorted(connection.scalars(sa.union(*changes)))
+        self._held: tuple[int, DeviceGraph] | None = None
+
+    def at(self, moment: datetime) -> DeviceGraph:
+        """The graph as of a moment; only the last one is held."""
+        place = bisect_right(self._changes, moment)
+        if self._held is None or self._held[0] != place:
+            self._held = place, read_graph(self._connection, moment)
+        return self._held[1]

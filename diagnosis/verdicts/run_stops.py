@@ -6,7 +6,7 @@
 It is what `foreshock diagnose --run R --at END` names first: one question, one answer, whoever asks.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -33,9 +33,9 @@ def explain_stops(engine: sa.Engine, now: datetime, runs: Collection[str] | None
         waiting = _waiting(connection, now, None if runs is None else sorted(runs))
     for first in range(0, len(waiting), _PART):
         with engine.connect() as connection:
-            found = [_explained(connection, job, now) for job in waiting[first : first + _PART]]
+            found = list(_explained(connection, waiting[first : first + _PART], now))
         with writing(engine).begin() as connection:
-            save_stops(connection, [one for one in found if one is not None])
+            save_stops(connection, found)
     return len(waiting)
 
 
@@ -60,21 +60,25 @@ def _waits(job: Job, made: dict[tuple[str, datetime], datetime], late: Sequence[
     return bool(near) and not hosts(job.node_list).isdisjoint(one.node for one in near)
 
 
-def _explained(connection: sa.Connection, job: Job, now: datetime) -> StopVerdict | None:
-    """The first verdict on a stop, with the id of the one that is held of the same cause."""
+def _explained(connection: sa.Connection, jobs: Iterable[Job], now: datetime) -> Iterator[StopVerdict]:
+    """The first verdict on each stop, with the id of the one that is held of the same cause."""
     # All of the search is behind these: whoever only accounts what is explained already needs none of it.
     from diagnosis.causes.explanation import explain
     from diagnosis.causes.stored_scene import read_scene
+    from diagnosis.causes.suspects import ReachIndex
+    from diagnosis.graph.stored_graph import PastGraphs
     from diagnosis.verdicts.stake import read_stakes, with_stake
 
-    if job.end is None:
-        return None
-    scene = read_scene(connection, job.run, job.end)
-    verdicts = [] if scene is None else explain(scene)
-    if scene is None or not verdicts:
-        return None
-    first = with_stake(verdicts[0], read_stakes(connection, scene.jobs, job.end))
-    return StopVerdict(job.run, job.end, now, _known(connection, first, job.end))
+    graphs, reach = PastGraphs(connection), None
+    for end, job in sorted(((job.end, job) for job in jobs if job.end is not None), key=lambda one: one[0]):
+        scene = read_scene(connection, job.run, end, graphs.at(end))
+        if scene is None:
+            continue
+        reach = reach if reach is not None and reach.graph is scene.graph else ReachIndex(scene.graph)
+        verdicts = explain(scene, reach=reach)
+        if verdicts:
+            first = with_stake(verdicts[0], read_stakes(connection, scene.jobs, end))
+            yield StopVerdict(job.run, end, now, _known(connection, first, end))
 
 
 def _known(connection: sa.Connection, first: Verdict, end: datetime) -> Verdict:

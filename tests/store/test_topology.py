@@ -1,11 +1,12 @@
 """The topology in the store: what is cabled now, what was cabled then, and the names and groups of devices."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
 from diagnosis.graph.place import Place
-from diagnosis.graph.stored_graph import graph_version, read_graph
+from diagnosis.graph.stored_graph import PastGraphs, graph_version, read_graph
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes
 from store.nodes.domains import note_domains
@@ -134,6 +135,33 @@ def test_what_nodes_share_is_known_as_it_was(any_engine: sa.Engine) -> None:
     with any_engine.connect() as connection:
         assert graph_version(connection) != version
         assert read_graph(connection).nodes_below(Place("nvswitch", "c.1")) == ("n1",)
+
+
+def test_graphs_of_moments_are_those_of_each_and_one_object_while_nothing_changed(any_engine: sa.Engine) -> None:
+    """A cable that moves, an address that another takes, a driver that is updated: each at the very moment."""
+    with writing(any_engine).begin() as connection:
+        append_nodes(connection, [Node("gpu-017", "r1", driver="550")], NOW)
+        append_names(connection, [DeviceName("node", "gpu-001", "ip", "10.0.0.4")], NOW)
+    put(any_engine, NOW, CABLE)
+    put(any_engine, NOW + HOUR, {**CABLE, "port": 13})
+    with writing(any_engine).begin() as connection:
+        append_names(connection, [DeviceName("node", "gpu-002", "ip", "10.0.0.4")], NOW + 2 * HOUR)
+        append_nodes(connection, [Node("gpu-017", "r1", driver="570")], NOW + 3 * HOUR)
+    moments = [NOW + half * HOUR / 2 for half in range(-1, 9)]
+    with any_engine.connect() as connection:
+        graphs = PastGraphs(connection)
+        found = [graphs.at(moment) for moment in moments]
+        alone = [read_graph(connection, moment) for moment in moments]
+    for graph, other in zip(found, alone, strict=True):
+        assert graph.far_end(Place("nic", "gpu-017/mlx5_3")) == other.far_end(Place("nic", "gpu-017/mlx5_3"))
+        assert graph.place_of("10.0.0.4") == other.place_of("10.0.0.4")
+        assert graph.nodes_below(Place("driver", "550")) == other.nodes_below(Place("driver", "550"))
+    assert len({graph.nodes_below(Place("driver", "550")) for graph in found}) == 2
+    assert len({graph.far_end(Place("nic", "gpu-017/mlx5_3")) for graph in found}) == 2
+    another = [
+        moment for moment, (one, after) in zip(moments[1:], itertools.pairwise(found), strict=True) if one is not after
+    ]
+    assert another == [NOW + HOUR, NOW + 2 * HOUR, NOW + 3 * HOUR]
 
 
 def test_a_sidecars_ports_are_names_of_its_own_adapters(any_engine: sa.Engine) -> None:
