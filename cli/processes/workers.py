@@ -30,8 +30,12 @@ BACKGROUND_OPTION = click.option(
 
 
 def give_way(nice: int, parent: int) -> str:
-    """Take a smaller share of the processor, and have the kernel end this process with its parent; whom it is for."""
+    """Take a smaller share of the processor, and have the kernel end this process with its parent; whom it is for.
+
+    What PostgreSQL does for it has no such share: one of its processes has to do, and none beside that.
+    """
     os.nice(nice)
+    os.environ["PGOPTIONS"] = f"{os.environ.get('PGOPTIONS', '')} -c max_parallel_workers_per_gather=0"
     end_with_parent()
     if os.getppid() != parent:  # it was gone before
         sys.exit(1)

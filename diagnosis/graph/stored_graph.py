@@ -4,7 +4,7 @@ graph = read_graph(connection)                 # as it is cabled now
 graph = read_graph(connection, at=moment)      # as it was cabled then
 graph_version(connection)                      # another one than before: read it again
 
-graphs = PastGraphs(connection)                # of many moments, one after the other
+graphs = GraphHistory(connection)                # of many moments, one after the other
 graphs.at(moment)
 """
 
@@ -47,7 +47,7 @@ def graph_version(connection: sa.Connection) -> tuple[int, int]:
 _SINCE = (schema.links, topology_tables.former_links, topology_tables.device_names, topology_tables.node_groups)
 
 
-class PastGraphs:
+class GraphHistory:
     """The graphs of moments: the same one for all between which nothing was cabled, named or grouped otherwise."""
 
     def __init__(self, connection: sa.Connection) -> None:

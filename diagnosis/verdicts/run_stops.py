@@ -66,10 +66,10 @@ def _explained(connection: sa.Connection, jobs: Iterable[Job], now: datetime) ->
     from diagnosis.causes.explanation import explain
     from diagnosis.causes.stored_scene import read_scene
     from diagnosis.causes.suspects import ReachIndex
-    from diagnosis.graph.stored_graph import PastGraphs
+    from diagnosis.graph.stored_graph import GraphHistory
     from diagnosis.verdicts.stake import read_stakes, with_stake
 
-    graphs, reach = PastGraphs(connection), None
+    graphs, reach = GraphHistory(connection), None
     for end, job in sorted(((job.end, job) for job in jobs if job.end is not None), key=lambda one: one[0]):
         scene = read_scene(connection, job.run, end, graphs.at(end))
         if scene is None:

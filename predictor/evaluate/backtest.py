@@ -78,7 +78,7 @@ Reading = tuple[tuple[str, ...], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class AsOfFeatures:
+class MomentFeatures:
     """A function from rows of one moment to the names of the features and their values, (rows, features).
 
     It reads the store up to that moment and no further. Nobody knows then how long a node will serve, so that its end
@@ -270,7 +270,7 @@ def read_backtest(
         first = from_ms(int(min(learned.rows.time_ms.min(initial=requested.time_ms[0]), requested.time_ms[0])))
         answers = label(population.fleet, population.outages, requested, settings.horizon_h, population.end_ms)
         apart = run if can_share(connection) else None
-        live = AsOfFeatures(connection if apart is None else url_of(connection), subjects.history)
+        live = MomentFeatures(connection if apart is None else url_of(connection), subjects.history)
         sampled = SampledRows(requested, values, both.features, answers.positive)
         doubted += check_readings(live, replace(live, since=first), sampled, apart)
         classes = _classes(connection, population) if subjects is NODES else None

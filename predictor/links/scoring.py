@@ -15,6 +15,7 @@ beat both counts tell it, for a count says the same of a link for weeks after it
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import numpy as np
 import sqlalchemy as sa
@@ -42,7 +43,7 @@ from predictor.history.store_reader import data_span
 from predictor.learning.choice import learn
 from predictor.learning.training_set import TrainingSet
 from predictor.links.stoppages import stop_share
-from predictor.links.subjects import LINKS, Cabling, known_cabling, link_history, link_population
+from predictor.links.subjects import LINKS, Cabling, known_links, link_history, link_population
 from predictor.live.reasons import Explanation, explain, references
 from predictor.live.wording import MAX_EVENTS, span, summary_window
 from predictor.model.fit import MIN_POSITIVES
@@ -83,13 +84,14 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
             raise NoDataError("the database holds no records: run `foreshock ingest` first")
         first = max(span[0] + timedelta(days=1), at - timedelta(days=LEARN_DAYS))
         moments = grid(first, at - timedelta(hours=horizon_h), LEARN_CADENCE_H)
-        population = link_population(connection, to_ms(at))
+        known = known_links(connection)
+        population, cabling = link_population(connection, to_ms(at), known), known.cabling
         if not moments or not population.fleet.names:
             raise NoDataError("no link is known, or too little of their past: ingest the fabric's log and topology")
-        cabling = known_cabling(connection)
         drawn, is_vouched = _taught(sample(population, moments, horizon_h), population, cabling)
         requested = rows_at(population, [at])
-        data = dataset(connection, population, joined(drawn.rows, requested), link_history)
+        history = partial(link_history, known=known)
+        data = dataset(connection, population, joined(drawn.rows, requested), history)
         learned = len(drawn.rows)
         model = learn(TrainingSet(data.values[:learned], data.features, drawn, horizon_h, LINKS.baselines))
         now = data.values[learned:]
@@ -97,7 +99,7 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         explained = explain(model.model, now, data.features, usual)
         own = own_risks(model.model, now, data.features, usual) if is_vouched else None
         share = stop_share(connection, population, cabling, at) if model.kind in _LEARNED else None
-        case = _LinkCase(data, requested, link_history(connection, at, at), cabling, own, share)
+        case = _LinkCase(data, requested, history(connection, at, at), cabling, own, share)
     ident = f"links-{model.kind}-{horizon_h}h-{digest(stored(model.model))[:12]}"
     scores = [_score(case, population, explained, row, (at, horizon_h, ident)) for row in range(len(requested))]
     scores.sort(key=lambda score: (-score.score, score.link))

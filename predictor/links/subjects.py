@@ -181,38 +181,49 @@ def _hosts_called_switches(connection: sa.Connection, rows: Sequence[Any]) -> se
     )
 
 
-def known_cabling(connection: sa.Connection) -> Cabling:
-    """The same, and the ports beside the topology that a year's events speak of."""
-    return _known(connection)[0]
+@dataclass(frozen=True, slots=True)
+class KnownLinks:
+    """The links of the topology and the ports beside it, as a fleet; and when the data begin, None: there are none."""
+
+    cabling: Cabling
+    fleet: FleetArrays
+    begun_ms: int | None
 
 
-def link_history(connection: sa.Connection, first: datetime, last: datetime) -> History:
-    """All that features of links between two moments need: nothing at or after `last`, no older loss than a year."""
+def link_history(
+    connection: sa.Connection, first: datetime, last: datetime, known: KnownLinks | None = None
+) -> History:
+    """All that features of links between two moments need: nothing at or after `last`, no older loss than a year.
+
+    Args:
+        known: the links, if they are known already: looking for them reads a year's events.
+    """
     first_ms, last_ms = to_ms(first), to_ms(last)
-    cabling, fleet, begun_ms = _known(connection)
-    signs = _precursors(connection, (cabling, fleet), _KINDS, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms))
-    flaps = _precursors(connection, (cabling, fleet), LINK_LOSSES, (first_ms - LOSS_WINDOW_MS, last_ms))
+    known = known or known_links(connection)
+    fleet, begun_ms = known.fleet, known.begun_ms
+    signs = _precursors(connection, known, _KINDS, (first_ms - EVENT_WINDOW_MS - INCIDENT_GAP_MS, last_ms))
+    flaps = _precursors(connection, known, LINK_LOSSES, (first_ms - LOSS_WINDOW_MS, last_ms))
     nothing = np.empty(0, dtype=np.int64)
     dark = Telemetry(nothing, nothing, np.empty((0, len(TELEMETRY_COLUMNS)), dtype=np.float32), nothing)
     return History(
         fleet=fleet,
         precursors=signs,
-        outages=_lost(connection, (cabling, fleet), flaps, last_ms),
+        outages=_lost(connection, known, flaps, last_ms),
         telemetry=dark,
         jobs=Jobs(nothing, nothing, nothing, nothing),
         start_ms=first_ms if begun_ms is None else min(begun_ms, first_ms),
     )
 
 
-def link_population(connection: sa.Connection, end_ms: int) -> Population:
-    """Every link and every loss, the future included: for labels alone."""
-    cabling, fleet, _ = _known(connection)
-    flaps = _precursors(connection, (cabling, fleet), LINK_LOSSES, (FAR_PAST_MS, FAR_FUTURE_MS))
-    return Population(fleet, _lost(connection, (cabling, fleet), flaps, None), end_ms)
+def link_population(connection: sa.Connection, end_ms: int, known: KnownLinks | None = None) -> Population:
+    """Every link and every loss, the future included: for labels alone. `known` as for `link_history`."""
+    known = known or known_links(connection)
+    flaps = _precursors(connection, known, LINK_LOSSES, (FAR_PAST_MS, FAR_FUTURE_MS))
+    return Population(known.fleet, _lost(connection, known, flaps, None), end_ms)
 
 
-def _known(connection: sa.Connection) -> tuple[Cabling, FleetArrays, int | None]:
-    """The links, and when the data begin.
+def known_links(connection: sa.Connection) -> KnownLinks:
+    """The links as they are now.
 
     Ports beside the topology are those of the data's last year, so that positions are the same whenever one asks.
     """
@@ -227,14 +238,14 @@ def _known(connection: sa.Connection) -> tuple[Cabling, FleetArrays, int | None]
         with connection.execute(sa.select(*told).distinct().order_by(*told)) as rows:
             for row in rows:
                 cabling.link(*row)
-    return cabling, _fleet(connection, cabling), None if span is None else to_ms(span[0])
+    return KnownLinks(cabling, _fleet(connection, cabling), None if span is None else to_ms(span[0]))
 
 
 def _precursors(
-    connection: sa.Connection, places: tuple[Cabling, FleetArrays], kinds: Sequence[str], window_ms: tuple[int, int]
+    connection: sa.Connection, known: KnownLinks, kinds: Sequence[str], window_ms: tuple[int, int]
 ) -> Precursors:
     """Events of links in [window_ms[0], window_ms[1]), the link in the place of the node."""
-    cabling, fleet = places
+    cabling = known.cabling
     time = schema.events.c.time
     query = event_rows(connection).where(schema.events.c.kind.in_(kinds)).order_by(time, schema.events.c.id)
     if window_ms[0] > FAR_PAST_MS:
@@ -245,17 +256,14 @@ def _precursors(
     with connection.execute(query) as rows:
         reported = ((cabling.link(row[0], row[7], row[8]), *row[1:]) for row in rows)
         log.take(row for row in reported if row[0] is not None)
-    return log.precursors(fleet, *window_ms)
+    return log.precursors(known.fleet, *window_ms)
 
 
-def _lost(
-    connection: sa.Connection, places: tuple[Cabling, FleetArrays], flaps: Precursors, until_ms: int | None
-) -> OutageLog:
+def _lost(connection: sa.Connection, known: KnownLinks, flaps: Precursors, until_ms: int | None) -> OutageLog:
     """Flaps as outages of their links, those excused that are no fault of theirs (`until_ms` None: by hindsight)."""
-    cabling, fleet = places
     lost = flaps.family == FAMILY_INDEX["link_flap"]
     losses = _losses(flaps.node[lost], flaps.time_ms[lost], until_ms)
-    return replace(losses, planned=_excused(connection, losses, _ends(fleet, cabling), until_ms is None))
+    return replace(losses, planned=_excused(connection, losses, _ends(known.fleet, known.cabling), until_ms is None))
 
 
 def _fleet(connection: sa.Connection, cabling: Cabling) -> FleetArrays:

@@ -104,10 +104,11 @@ def open_apart(engine: sa.Engine) -> sa.Engine:
 
 
 def _open_postgres(url: sa.URL, pool: Mapping[str, int], statement_s: int = 0) -> sa.Engine:
-    """Settings of the URL win over these."""
+    """Settings of the URL win over these, and so do those of PGOPTIONS."""
     limits = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_S}s -c statement_timeout={statement_s}s"
     # A plan for any values is one for every day: PostgreSQL tries one on the sixth call, and locks all of them.
     limits += " -c plan_cache_mode=force_custom_plan"
+    limits += " " + os.environ.get("PGOPTIONS", "")
     settings = {"application_name": "foreshock", "options": limits, **_NETWORK}
     given = {name: value for name, value in settings.items() if name not in url.query}
     engine = sa.create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=given, **pool)

@@ -12,7 +12,7 @@ from predictor.dataset.labels import Labels, TrainingSample
 from predictor.history.arrays import DAY_MS, Feature, Rows, to_ms
 from predictor.links.scoring import _of_many, own_risks, score_links
 from predictor.links.stoppages import LEAST_HOSTS, MOST_OF_HOST, stop_share
-from predictor.links.subjects import Cable, Cabling, known_cabling, link_population
+from predictor.links.subjects import Cable, Cabling, known_links, link_population
 from predictor.model.forest import MOST_LEAVES, Forest
 from schedulers.lifecycle.policy_turn import run_policy
 from schedulers.policy.decision import Decision, decide
@@ -162,7 +162,7 @@ def test_a_node_that_calls_another_a_switch_takes_none_of_its_losses(any_engine:
         append_nodes(connection, [node("tor-7", None), node("host-a"), node("host-b")])
         append_own_links(connection, "host-a", [FabricLink("tor-7", 1, "host-a", 1), FabricLink("tor-8", 1, "host-a")])
         append_own_links(connection, "host-b", [FabricLink("tor-7", 2, "host-b", 1)])
-        names = known_cabling(connection).cables
+        names = known_links(connection).cabling.cables
     assert {cable.name for cable in names} >= {"tor-7/1", "tor-7/2", "tor-8/1", "leaf-0/1"}
 
 
@@ -246,7 +246,7 @@ def test_a_node_says_little_of_what_a_loss_does_to_jobs(engine: sa.Engine) -> No
     with writing(engine).begin() as connection:
         append_jobs(connection, jobs)
     with engine.connect() as connection:
-        population, cabling = link_population(connection, to_ms(NOW)), known_cabling(connection)
+        population, cabling = link_population(connection, to_ms(NOW)), known_links(connection).cabling
         share = stop_share(connection, population, cabling, NOW)
     assert len(hosts) >= LEAST_HOSTS
     assert share == (MOST_OF_HOST + 1) / (4 * MOST_OF_HOST + 2)
@@ -260,7 +260,7 @@ def test_one_node_alone_says_nothing_of_it(engine: sa.Engine) -> None:
             connection, [Job(f"l-{at}", "r", "FAILED", None, day(at), day(at + 0.502), 1, LIAR) for at in range(1, 45)]
         )
     with engine.connect() as connection:
-        population, cabling = link_population(connection, to_ms(NOW)), known_cabling(connection)
+        population, cabling = link_population(connection, to_ms(NOW)), known_links(connection).cabling
         assert stop_share(connection, population, cabling, NOW) is None
 
 

@@ -11,7 +11,7 @@ from fleet_store import RECEIVED, day, node, outage
 from predictor.dataset.folds import BacktestSettings
 from predictor.dataset.labels import label
 from predictor.dataset.matrix import features_of, matrix
-from predictor.evaluate.backtest import AsOfFeatures, run_backtest
+from predictor.evaluate.backtest import MomentFeatures, run_backtest
 from predictor.history.arrays import DAY_MS, FAR_FUTURE_MS, every, to_ms
 from predictor.links.subjects import LINKS, link_history, link_population
 from store.database.connections import writing
@@ -243,7 +243,7 @@ def test_the_features_of_a_moment_are_those_of_a_store_that_ends_there(engine: s
         whole = link_history(connection, moments[0], moments[-1])
         for moment in moments:
             rows = every(len(fleet.names), [moment])
-            _, alone = AsOfFeatures(connection, link_history)(rows)
+            _, alone = MomentFeatures(connection, link_history)(rows)
             assert np.array_equal(matrix(whole, rows), alone, equal_nan=True)
 
 

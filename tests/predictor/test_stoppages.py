@@ -10,7 +10,7 @@ from fleet_store import RECEIVED, day, outage
 from predictor.history.arrays import to_ms
 from predictor.links.scoring import score_links
 from predictor.links.stoppages import LEAST_DAYS, MOST_OF_HOST, stop_share
-from predictor.links.subjects import known_cabling, link_population
+from predictor.links.subjects import known_links, link_population
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs
 from store.records.event import Event
@@ -34,7 +34,7 @@ def share(engine: sa.Engine, events: Sequence[Event], jobs: Sequence[Job], **mor
     with writing(engine).begin() as connection:
         append_jobs(connection, jobs)
     with engine.connect() as connection:
-        return stop_share(connection, link_population(connection, to_ms(AT)), known_cabling(connection), AT)
+        return stop_share(connection, link_population(connection, to_ms(AT)), known_links(connection).cabling, AT)
 
 
 def test_it_counts_days_on_which_a_host_lost_a_link_under_a_job(any_engine: sa.Engine) -> None:
@@ -76,7 +76,7 @@ def test_too_little_tells_nothing(engine: sa.Engine) -> None:
     with writing(engine).begin() as connection:
         append_jobs(connection, [job("gpu-[0-3]", 0.5, 40, "COMPLETED")])
     with engine.connect() as connection:
-        population, cabling = link_population(connection, to_ms(AT)), known_cabling(connection)
+        population, cabling = link_population(connection, to_ms(AT)), known_links(connection).cabling
         assert stop_share(connection, population, cabling, AT) is None
         assert stop_share(connection, population, cabling, day(1)) is None
     assert 2 * MOST_OF_HOST > LEAST_DAYS
@@ -102,7 +102,7 @@ def test_a_scoring_tells_it_where_trees_serve_and_not_where_a_count_does(engine:
     assert late.why.startswith("trees")
     with engine.connect() as connection:
         told = stop_share(
-            connection, link_population(connection, to_ms(day(58.2))), known_cabling(connection), day(58.2)
+            connection, link_population(connection, to_ms(day(58.2))), known_links(connection).cabling, day(58.2)
         )
     assert told is not None
     assert [one.stop_risk for one in late.scores] == [

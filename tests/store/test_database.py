@@ -1,5 +1,8 @@
 """Opening a database: which URLs, and how SQLite is set."""
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -97,6 +100,21 @@ def test_an_in_memory_database_works_for_one_connection() -> None:
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT 1").scalar() == 1
     engine.dispose()
+
+
+@pytest.mark.integration
+def test_what_pgoptions_says_holds_beside_ours(postgres_engine: sa.Engine) -> None:
+    """A command that gives way to others has PostgreSQL use one process for it, and none beside that."""
+    url = postgres_engine.url.render_as_string(hide_password=False)
+    shown = "max_parallel_workers_per_gather", "plan_cache_mode", "work_mem"
+    code = (
+        "import os; from cli.processes.workers import give_way; from store.database.connections import open_database\n"
+        f"give_way(0, os.getppid())\nwith open_database({url!r}).connect() as connection:\n"
+        f"    print(*(connection.exec_driver_sql(f'SHOW {{name}}').scalar() for name in {shown}))"
+    )
+    given = {**os.environ, "PGOPTIONS": "-c work_mem=7MB"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=given)
+    assert done.stdout.split() == ["0", "force_custom_plan", "7MB"]
 
 
 @pytest.mark.integration

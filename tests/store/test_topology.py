@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 
 from diagnosis.graph.place import Place
-from diagnosis.graph.stored_graph import PastGraphs, graph_version, read_graph
+from diagnosis.graph.stored_graph import GraphHistory, graph_version, read_graph
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes
 from store.nodes.domains import note_domains
@@ -149,7 +149,7 @@ def test_graphs_of_moments_are_those_of_each_and_one_object_while_nothing_change
         append_nodes(connection, [Node("gpu-017", "r1", driver="570")], NOW + 3 * HOUR)
     moments = [NOW + half * HOUR / 2 for half in range(-1, 9)]
     with any_engine.connect() as connection:
-        graphs = PastGraphs(connection)
+        graphs = GraphHistory(connection)
         found = [graphs.at(moment) for moment in moments]
         alone = [read_graph(connection, moment) for moment in moments]
     for graph, other in zip(found, alone, strict=True):
