@@ -29,7 +29,7 @@ BUDGET = "p95 < 200 ms over 12,500 nodes and a year"
 BUDGET_S = 0.2
 TIMES, CLIENTS = 40, 4
 PREFIX = "/api/v1/"
-# A folder that keeps the fleet between two calls; it takes some minutes to make, and 11 GB.
+# A folder that keeps the fleet between two calls; it takes some twenty minutes to make, and 13 GB.
 KEPT = "FORESHOCK_BENCH_YEAR"
 
 

@@ -13,6 +13,7 @@ from diagnosis.verdicts.stake import read_stakes, with_stake
 from goodput.reading.ledgers import read_ledgers
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes
+from store.nodes.topology import append_links
 from store.records.event import Device, Event
 from store.records.job import Job
 from store.records.node import Node
@@ -117,3 +118,30 @@ def test_a_newer_verdict_takes_the_place_of_the_one_before(any_engine: sa.Engine
         assert stop_times(connection) == {("a", END): LATER, ("b", END): START}
         assert stop_times(connection, ["b", "c"]) == {("b", END): START}
         assert stops_of(connection, ["a"])["a"][END].verdict.probability == 0.9
+
+
+def test_each_of_several_stops_is_explained_as_if_it_were_alone(any_engine: sa.Engine) -> None:
+    """Each by another node, a cable moved in between: nothing of one stop is in the verdict of the next."""
+    ends = [END + hour * timedelta(hours=1) for hour in range(3)]
+    leaf = {
+        "switch": "leaf-1",
+        "port": 1,
+        "peer": "gpu-1",
+        "peer_type": "hca",
+        "hca": "mlx5_0",
+        "peer_port_guid": "0x1",
+    }
+    keep(any_engine, *(xid(node, end - timedelta(minutes=1)) for node, end in zip(NODES, ends, strict=False)))
+    with writing(any_engine).begin() as connection:
+        jobs = [(str(end), end - timedelta(minutes=50), end) for end in ends[1:]]
+        append_jobs(connection, [Job(name, "llm", "FAILED", at, at, end, 4, "gpu-[1-4]") for name, at, end in jobs])
+        append_links(connection, [leaf], START)
+        append_links(connection, [{**leaf, "port": 2}], ends[1] + timedelta(minutes=30))
+    assert explain_stops(any_engine, LATER) == len(ends)
+    with any_engine.connect() as connection:
+        kept = stops_of(connection, ["llm"])["llm"]
+        for end in ends:
+            scene = read_scene(connection, "llm", end)
+            assert scene is not None
+            assert kept[end].verdict == with_stake(explain(scene)[0], read_stakes(connection, scene.jobs, end))
+    assert [kept[end].verdict.node for end in ends] == list(NODES[:3])
