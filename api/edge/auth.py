@@ -157,8 +157,8 @@ async def _find(request: Request, server: State, edge: Edge, credentials: Creden
         server.tokens.missing(configured) if secret is None else server.tokens.find(configured, secret, server.wall())
     )
     edge.admit(request, f"token:{found.name}" if isinstance(found, Token) else f"address:{_address(request)}")
-    if found == "unknown" and secret is not None and await server.tokens.renewed(secret):
-        found = server.tokens.find(configured, secret, server.wall())
+    if found == "unknown" and secret is not None:
+        found = await server.tokens.renewed(configured, secret, server.wall())
     if isinstance(found, Token):
         return _on_behalf(request, server, edge, Caller(found.name, found.scopes, found.nodes, digest=found.sha256))
     edge.metrics.refused_callers.labels(found.replace(" ", "_")).inc()

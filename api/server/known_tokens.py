@@ -34,7 +34,7 @@ TRUSTED_S = 600.0
 _READ_EVERY_S = 1.0
 # Between two readings that requests ask for: unknown tokens cost the database no more than this.
 _LEAST_PAUSE_S = 0.2
-_ASK_S = 1.0
+_ASK_S = 3.0
 _NOTE_EVERY_S = 60.0
 _MINUTE = timedelta(minutes=1)
 _log = logging.getLogger("foreshock.tokens")
@@ -87,17 +87,20 @@ class KnownTokens:
     def _are_fresh(self) -> bool:
         return self._read_at is not None and self._monotonic() - self._read_at < TRUSTED_S
 
-    async def renewed(self, secret: str) -> bool:
-        """Wait for a reading that begins now, where a text may be a token that another process has just made."""
+    async def renewed(self, configured: tuple[Token, ...], secret: str, now: datetime) -> Token | Missing:
+        """What an unknown text is after a reading that begins now: another process may have just made that token.
+
+        Where none comes in time it is neither known nor unknown.
+        """
         if self.wanted is None or not secret.startswith(PREFIX):
-            return False
+            return "unknown"
         asked = self._monotonic()
         self.wanted.set()
         while (self._read_at or 0.0) < asked:
             if self._monotonic() - asked > _ASK_S:
-                return False
+                return "unreadable"
             await asyncio.sleep(0.02)
-        return True
+        return self.find(configured, secret, now)
 
     def read(self, engine: sa.Engine) -> None:
         """Read what has changed.

@@ -1,7 +1,9 @@
 """Tokens made while the server runs: what a join token can do, once, and that a revoked one ends at once everywhere."""
 
+import asyncio
 import json
 import stat
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -198,6 +200,26 @@ def test_before_the_first_reading_a_request_without_a_token_is_to_come_again(eng
     make(engine, "alice", "read", "*")
     known.read(engine)
     assert known.missing(()) == "missing"
+
+
+def test_a_token_that_nobody_could_look_for_in_time_is_neither_known_nor_unknown(engine: sa.Engine) -> None:
+    """On a busy machine the reading that a new token asks for may be late: 503, for a sidecar takes 401 as final."""
+    known, now = KnownTokens(), datetime.now(UTC)
+    known.read(engine)
+    secret = make(engine, "rack7", "join", "gpu-[001-064]")
+    assert known.find((), secret, now) == "unknown"
+    known.wanted = threading.Event()  # a thread that has no turn
+    assert asyncio.run(known.renewed((), secret, now)) == "unreadable"
+    assert known.wanted.is_set()
+
+    async def read_meanwhile() -> object:
+        waiting = asyncio.create_task(known.renewed((), secret, now))
+        await asyncio.sleep(0.05)
+        known.read(engine)
+        return await waiting
+
+    assert isinstance(asyncio.run(read_meanwhile()), Token)
+    assert asyncio.run(known.renewed((), "somebody's text", now)) == "unknown"  # no token of ours
 
 
 @pytest.mark.integration
