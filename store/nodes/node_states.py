@@ -29,9 +29,9 @@ def node_places(connection: sa.Connection, among_nodes: Sequence[str] | None = N
 
 
 def unusual_gpus(connection: sa.Connection, usual: int) -> dict[str, int]:
-    """The GPUs of the nodes that have another number than is usual; nothing of one of which none is known."""
+    """The GPUs of the nodes that count and have another number than is usual; nothing of one of which none is known."""
     nodes = schema.nodes.c
-    query = sa.select(nodes.node, nodes.gpus).where(nodes.gpus != usual, nodes.gpus > 0)
+    query = sa.select(nodes.node, nodes.gpus).where(is_counted(nodes.node), nodes.gpus != usual, nodes.gpus > 0)
     return dict(connection.execute(query).all())
 
 
