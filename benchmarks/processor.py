@@ -39,6 +39,11 @@ def grown_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     return sum(spent - before.get(pid, 0.0) for pid, spent in after.items())
 
 
+def family_s(pid: int) -> float:
+    """What a program and those of its children that are still there have spent."""
+    return sum(program_s(each) for each in _family(pid))
+
+
 def _fields(pid: int) -> list[str] | None:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -6,7 +6,7 @@ Rows exist only where the question makes sense:
   is censored: nobody knows its answer, so it neither trains nor judges.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -107,6 +107,7 @@ MOST_NEGATIVES = 100_000
 
 
 _SEED = 11
+_ROWS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +131,40 @@ def sample(
     population: Population, moments: Sequence[datetime], horizon_h: int, most: int = MOST_NEGATIVES
 ) -> TrainingSample:
     """The rows of moments whose answer is known: every positive, at most `most` negatives, drawn by a fixed seed."""
-    rows = every(len(population.fleet.names), moments)
-    labels = label(population.fleet, population.outages, rows, horizon_h, population.end_ms)
-    negatives = np.flatnonzero(labels.known & ~labels.positive)
-    drawn = negatives
-    if len(negatives) > most:
+    fleet, outages, size = population.fleet, population.outages, len(population.fleet.names)
+    positive, negative = [], []
+    for some in _in_blocks(moments, size):
+        answers = label(fleet, outages, every(size, some), horizon_h, population.end_ms)
+        positive.append(answers.positive)
+        negative.append(answers.known & ~answers.positive)
+    negatives = sum(int(block.sum()) for block in negative)
+    drawn = np.arange(negatives)
+    if negatives > most:
         drawn = np.random.default_rng(_SEED).choice(negatives, size=most, replace=False)
-    kept = np.sort(np.concatenate([np.flatnonzero(labels.positive), drawn]))
-    share = len(drawn) / len(negatives) if len(negatives) else 1.0
-    return TrainingSample(rows.only(kept), labels.only(kept), share, _cadence_h(moments, horizon_h))
+    share = len(drawn) / negatives if negatives else 1.0
+    kept = np.sort(np.concatenate([np.flatnonzero(np.concatenate(positive)), _numbered(negative, np.sort(drawn))]))
+    moment, subject = np.divmod(kept, max(size, 1))
+    rows = Rows(subject, np.array([to_ms(one) for one in moments], dtype=np.int64)[moment])
+    labels = label(fleet, outages, rows, horizon_h, population.end_ms)
+    return TrainingSample(rows, labels, share, _cadence_h(moments, horizon_h))
+
+
+def _in_blocks(moments: Sequence[datetime], subjects: int) -> Iterator[Sequence[datetime]]:
+    """Moments, so many at once as have a few million rows: a year of 100,000 links has 73 million."""
+    size = max(_ROWS_AT_ONCE // max(subjects, 1), 1)
+    for first in range(0, max(len(moments), 1), size):
+        yield moments[first : first + size]
+
+
+def _numbered(blocks: Sequence[Bools], numbers: Ints) -> Ints:
+    """Where the trues of these numbers stand, counted through all blocks."""
+    found, trues, length = [], 0, 0
+    for block in blocks:
+        place = np.flatnonzero(block)
+        first, end = np.searchsorted(numbers, [trues, trues + len(place)])
+        found.append(length + place[numbers[first:end] - trues])
+        trues, length = trues + len(place), length + len(block)
+    return np.concatenate(found)
 
 
 def _cadence_h(moments: Sequence[datetime], horizon_h: int) -> float:

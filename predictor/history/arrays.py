@@ -111,6 +111,13 @@ class Precursors:
     devices: tuple[str, ...]  # as an operator names it: "GPU 3", "GPU 0000:0f:00.0", ""
     ids: NDArray[np.object_]
 
+    def only(self, kept: Bools | Ints) -> "Precursors":
+        """Those that a mask or a list of positions keeps."""
+        node, time_ms, family, weight = (self.node[kept], self.time_ms[kept], self.family[kept], self.weight[kept])
+        return Precursors(
+            node, time_ms, family, weight, self.device[kept], self.serious[kept], self.devices, self.ids[kept]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OutageLog:

@@ -15,7 +15,6 @@ beat both counts tell it, for a count says the same of a link for weeks after it
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
 import numpy as np
 import sqlalchemy as sa
@@ -28,13 +27,16 @@ from predictor.hazard.blend import HazardBlend, stored
 from predictor.history.arrays import (
     DAY_MS,
     HOUR_MS,
+    INCIDENT_GAP_MS,
     Feature,
     Floats,
     Grid,
-    History,
     Ints,
+    OutageLog,
     Population,
+    Precursors,
     Rows,
+    from_ms,
     joined,
     to_ms,
 )
@@ -42,8 +44,10 @@ from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT
 from predictor.history.store_reader import data_span
 from predictor.learning.choice import learn
 from predictor.learning.training_set import TrainingSet
+from predictor.links.cabling import Cabling
+from predictor.links.link_log import read_link_log
 from predictor.links.stoppages import stop_share
-from predictor.links.subjects import LINKS, Cabling, known_links, link_history, link_population
+from predictor.links.subjects import LINKS, LinkEvents
 from predictor.live.reasons import Explanation, explain, references
 from predictor.live.wording import MAX_EVENTS, span, summary_window
 from predictor.model.fit import MIN_POSITIVES
@@ -55,6 +59,8 @@ from store.records.score import Reason
 LEARN_CADENCE_H = 12.0
 # As long as a training of nodes looks back (`training.window_days`).
 LEARN_DAYS = 365
+# A fabric of 15,000 hosts may have 5,000 to 60,000 flaps a day (FIELD D4, HPN).
+MOST_LOSSES, LEAST_DAYS = 25_000, 14
 _NEIGHBOURS = "neighbours"
 _NO_SIGNS = (_NEIGHBOURS, "age", "model")
 # Of a host no more than this part of the losses teaches, but so many rows.
@@ -82,16 +88,15 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         span = data_span(connection)
         if span is None:
             raise NoDataError("the database holds no records: run `foreshock ingest` first")
-        first = max(span[0] + timedelta(days=1), at - timedelta(days=LEARN_DAYS))
+        told = LinkEvents.of(connection)
+        population, cabling = told.population(connection, to_ms(at)), told.known.cabling
+        first = max(span[0] + timedelta(days=1), learn_since(population.outages, at))
         moments = grid(first, at - timedelta(hours=horizon_h), LEARN_CADENCE_H)
-        known = known_links(connection)
-        population, cabling = link_population(connection, to_ms(at), known), known.cabling
         if not moments or not population.fleet.names:
             raise NoDataError("no link is known, or too little of their past: ingest the fabric's log and topology")
         drawn, is_vouched = _taught(sample(population, moments, horizon_h), population, cabling)
         requested = rows_at(population, [at])
-        history = partial(link_history, known=known)
-        data = dataset(connection, population, joined(drawn.rows, requested), history)
+        data = dataset(connection, population, joined(drawn.rows, requested), told.history)
         learned = len(drawn.rows)
         model = learn(TrainingSet(data.values[:learned], data.features, drawn, horizon_h, LINKS.baselines))
         now = data.values[learned:]
@@ -99,13 +104,31 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         explained = explain(model.model, now, data.features, usual)
         own = own_risks(model.model, now, data.features, usual) if is_vouched else None
         share = stop_share(connection, population, cabling, at) if model.kind in _LEARNED else None
-        case = _LinkCase(data, requested, history(connection, at, at), cabling, own, share)
+        names, window_ms = population.fleet.names, (to_ms(at) - 28 * DAY_MS - INCIDENT_GAP_MS, to_ms(at))
+        shown = read_link_log(connection, cabling, names, window_ms, with_ids=True).precursors(*window_ms)
+        case = _LinkCase(data, requested, shown, cabling, own, share)
     ident = f"links-{model.kind}-{horizon_h}h-{digest(stored(model.model))[:12]}"
     scores = [_score(case, population, explained, row, (at, horizon_h, ident)) for row in range(len(requested))]
     scores.sort(key=lambda score: (-score.score, score.link))
     with writing(engine).begin() as connection:
         save_link_scores(connection, horizon_h, scores)
     return LinkScoring(scores, model.why)
+
+
+def learn_since(losses: OutageLog, at: datetime) -> datetime:
+    """From when on to learn: a year, or the newest days that hold MOST_LOSSES.
+
+    So many teach as much as more would, and tell of the fabric as it is. Losses of a link within half a day are one
+    here, since the same rows speak of them.
+    """
+    own = losses.only(~losses.planned & (losses.start_ms < to_ms(at)))
+    slot_ms, links = round(LEARN_CADENCE_H * HOUR_MS), int(own.node.max(initial=0)) + 1
+    slots = np.unique(own.start_ms // slot_ms * links + own.node) // links
+    year = at - timedelta(days=LEARN_DAYS)
+    if len(slots) <= MOST_LOSSES:
+        return year
+    newest = from_ms(int(slots[-MOST_LOSSES]) * slot_ms)
+    return max(year, min(newest, at - timedelta(days=LEAST_DAYS)))
 
 
 def _taught(drawn: TrainingSample, population: Population, cabling: Cabling) -> tuple[TrainingSample, bool]:
@@ -162,7 +185,7 @@ class _LinkCase:
 
     data: Dataset
     rows: Rows
-    history: History
+    events: Precursors  # of 28 days, with their ids
     cabling: Cabling
     own: Floats | None
     stop_share: float | None
@@ -224,20 +247,23 @@ def said_of_others(features: Mapping[str, float]) -> str:
 
 def _mine(case: _LinkCase, link: int, family: str | None) -> Ints:
     """The link's events of 28 days: of a family, or all that are serious."""
-    events, at_ms = case.history.precursors, int(case.rows.time_ms[0])
-    kept = events.serious if family is None else events.family == FAMILY_INDEX[family]
-    return np.flatnonzero((events.node == link) & kept & (events.time_ms >= at_ms - 28 * DAY_MS))
+    events, at_ms = case.events, int(case.rows.time_ms[0])
+    first, end = np.searchsorted(events.node, [link, link + 1])
+    mine = slice(first, end)
+    kept = events.serious[mine] if family is None else events.family[mine] == FAMILY_INDEX[family]
+    found: Ints = first + np.flatnonzero(kept & (events.time_ms[mine] >= at_ms - 28 * DAY_MS))
+    return found
 
 
 def _ids(case: _LinkCase, link: int, family: str | None) -> tuple[str, ...]:
-    return tuple(case.history.precursors.ids[_mine(case, link, family)[-MAX_EVENTS:]].tolist())
+    return tuple(case.events.ids[_mine(case, link, family)[-MAX_EVENTS:]].tolist())
 
 
 def _counted(case: _LinkCase, mine: Ints, noun: str) -> str:
     """How many in the window that tells most, and how long ago the last was."""
     if not len(mine):
         return f"no {noun} in 28 days"
-    age_ms = int(case.rows.time_ms[0]) - case.history.precursors.time_ms[mine]
+    age_ms = int(case.rows.time_ms[0]) - case.events.time_ms[mine]
     held = np.array([(age_ms <= window * DAY_MS).sum() for window in WINDOWS_D])
     window = int(summary_window(held))
     text = f"{held[window]} {noun}{'' if held[window] == 1 else 's'} in {span(WINDOWS_D[window])}"

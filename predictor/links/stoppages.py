@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from predictor.history.arrays import DAY_MS, Population, from_ms, to_ms
 from predictor.history.precursor_log import milliseconds
-from predictor.links.subjects import LOSS_WINDOW_MS, Cabling
+from predictor.links.cabling import Cabling
+from predictor.links.link_log import LOSS_WINDOW_MS
 from store.records.event import RecordError
 from store.records.hostlist import expand
 from store.records.job import AFTER_END, BEFORE_END, FAILED_STATES

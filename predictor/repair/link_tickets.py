@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from predictor.history.arrays import History, from_ms
+from predictor.history.arrays import EVENT_WINDOW_MS, Precursors, from_ms, to_ms
 from predictor.history.families import FAMILIES
-from predictor.links.subjects import link_history
+from predictor.links.cabling import read_cabling
+from predictor.links.link_log import read_link_log
 from predictor.repair.records import SERIALS, TIMES
 from store.hints.hint_log import read_hints
 from store.models.scores import LinkScore, links_at_risk, usual_link_score
@@ -58,14 +59,13 @@ def link_tickets(connection: sa.Connection, at: datetime) -> list[dict[str, Any]
     wanted = [one for one in risky if one.own_reasons and one.score >= TIMES * usual]
     if not wanted:
         return []
-    history = link_history(connection, at, at)
+    events = _events_of(connection, wanted, at)
     places = {node.node: node for node in read_nodes(connection)}
     adapters = _adapters(connection)
-    index = history.fleet.index
     hints = _hints(connection, [one.node for one in wanted if one.node is not None])
     found = []
-    for one in wanted:
-        faults, ids = _faults(history, index.get(one.link))
+    for number, one in enumerate(wanted):
+        faults, ids = _faults(events, number)
         signs = _signs(connection, ids)
         ends = _ends(one, adapters.get(one.link))
         about = _about(one, places.get(one.node or ""), signs, ends)
@@ -132,10 +132,18 @@ def _errs(signs: Sequence[LinkSign]) -> bool:
     return bool(signs) and all(sign.kind in ("bit_errors", "counter", "link_degraded", *_OF_MODULE) for sign in signs)
 
 
-def _faults(history: History, place: int | None) -> tuple[dict[str, Any], list[str]]:
-    """What was seen of a link in 28 days by family, and the newest events' ids."""
-    events = history.precursors
-    mine = np.flatnonzero(events.node == (-1 if place is None else place))
+def _events_of(connection: sa.Connection, links: Sequence[LinkScore], at: datetime) -> Precursors:
+    """What was told of these links in 28 days, each by its position."""
+    cabling = read_cabling(connection)
+    tellers = {node for one in links for node in (one.node, *cabling.tellers(one.link)) if node is not None}
+    window_ms = (to_ms(at) - EVENT_WINDOW_MS, to_ms(at))
+    names = [one.link for one in links]
+    return read_link_log(connection, cabling, names, window_ms, True, sorted(tellers)).precursors(*window_ms)
+
+
+def _faults(events: Precursors, number: int) -> tuple[dict[str, Any], list[str]]:
+    """What was seen of a link by family, and the newest events' ids."""
+    mine = np.flatnonzero(events.node == number)
     told: list[tuple[int, str, datetime, datetime]] = []
     ids: list[str] = []
     for number, family in enumerate(FAMILIES):

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from fleet_store import day, fill, node, outage, put, xid
 
 from predictor.dataset.dataset import build, dataset
-from predictor.dataset.labels import rows_at, sample
-from predictor.history.arrays import to_ms
+from predictor.dataset.labels import label, rows_at, sample
+from predictor.history.arrays import every, to_ms
 from predictor.history.store_reader import data_span, read_population
 from store.database.connections import writing
 from store.events.append import append_events
@@ -52,6 +52,25 @@ def test_a_sample_has_every_positive_and_a_known_share_of_the_rest(engine: sa.En
     assert (np.diff(part.rows.time_ms) >= 0).all()
     np.testing.assert_array_equal(sample(population, moments, 24, most=100).rows.node, part.rows.node)
     assert part.labels.known.all()
+
+
+@pytest.mark.parametrize("at_once", [1, 70, 10_000])
+def test_a_sample_is_the_same_however_many_rows_are_labelled_at_once(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """A year of many links is more than memory holds."""
+    fill(engine, nodes=30, days=40)
+    moments = [day(2 + i) for i in range(35)]
+    with engine.connect() as connection:
+        population = read_population(connection, to_ms(day(40)))
+    rows = every(len(population.fleet.names), moments)
+    labels = label(population.fleet, population.outages, rows, 24, population.end_ms)
+    monkeypatch.setattr("predictor.dataset.labels._ROWS_AT_ONCE", at_once)
+    whole, part = sample(population, moments, 24), sample(population, moments, 24, most=100)
+    assert whole.rows.node.tolist() == rows.node[labels.known].tolist()
+    assert whole.labels.positive.tolist() == labels.positive[labels.known].tolist()
+    monkeypatch.undo()
+    np.testing.assert_array_equal(sample(population, moments, 24, most=100).rows.node, part.rows.node)
 
 
 def test_rows_alone_have_what_they_have_among_others(engine: sa.Engine) -> None:

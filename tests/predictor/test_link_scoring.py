@@ -1,5 +1,9 @@
 """Scores of links: saved and served with both ends, with reasons that add up and events that exist."""
 
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
@@ -10,7 +14,8 @@ from api.app import create_app
 from api.server.settings import ApiSettings, Intervals
 from cli.main import foreshock
 from predictor.dataset.folds import NoDataError
-from predictor.links.scoring import said_of_others, score_links
+from predictor.history.arrays import HOUR_MS, OutageLog, to_ms
+from predictor.links.scoring import learn_since, said_of_others, score_links
 from predictor.model.fit import TooFewPositivesError
 from store.database.connections import writing
 from store.models.scores import LinkScore, link_score_page, save_link_scores
@@ -40,6 +45,22 @@ def test_the_chronic_link_comes_first_with_reasons_that_add_up(engine: sa.Engine
     assert [item["link"] for item in items] == [score.link for score in scores[:2]]
     assert items[0]["ends"] == ["leaf-0 port 2", "gpu-1 port 1"]
     assert items[0]["reasons"][0]["text"] == scores[0].reasons[0].text
+
+
+def test_a_fabric_that_flaps_teaches_by_its_newest_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as hold enough losses, a fortnight at the least; those of a link within half a day are one, and a loss
+    that is excused, or is not there yet, is none."""
+    monkeypatch.setattr("predictor.links.scoring.MOST_LOSSES", 40)
+    hours = np.arange(60 * 24)
+    start_ms = to_ms(day(0)) + hours * HOUR_MS
+    no = np.zeros(len(hours), dtype=np.bool_)
+    losses = OutageLog(hours // 24 % 7, start_ms, start_ms + 1, no, no)
+    assert learn_since(losses, day(50)) == day(30)  # two half days a day
+    assert learn_since(losses, day(10)) == day(10) - timedelta(days=365)
+    excused = replace(losses, planned=hours % 24 < 12)
+    assert learn_since(excused, day(50)) == day(10.5)
+    monkeypatch.setattr("predictor.links.scoring.MOST_LOSSES", 4)
+    assert learn_since(losses, day(50)) == day(36)
 
 
 def test_the_command_prints_and_saves(engine: sa.Engine) -> None:

@@ -1,5 +1,6 @@
 """Links as subjects: which one an event speaks of, what counts as a loss, and that a backtest of them works."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,11 +14,13 @@ from predictor.dataset.labels import label
 from predictor.dataset.matrix import features_of, matrix
 from predictor.evaluate.backtest import MomentFeatures, run_backtest
 from predictor.history.arrays import DAY_MS, FAR_FUTURE_MS, every, to_ms
-from predictor.links.subjects import LINKS, link_history, link_population
+from predictor.links.link_log import known_links, read_link_log
+from predictor.links.subjects import LINKS, LinkEvents, link_history, link_population
 from store.database.connections import writing
 from store.events.append import append_events, append_links, append_nodes, append_outages
 from store.records.event import Device, Event
 from store.records.outage import Outage
+from store.tables import schema
 
 
 def flap(host: str, at_d: float, port: str = "0xa1", kind: str = "port_removed", **more: Any) -> Event:
@@ -175,6 +178,47 @@ def test_nothing_at_or_after_the_moment_is_read(engine: sa.Engine) -> None:
         assert history.outages.end_ms.tolist() == [FAR_FUTURE_MS]
         assert len(history.precursors.node) == 2
         assert len(link_history(connection, day(3), day(3)).precursors.node) == 0
+
+
+def test_what_is_read_once_for_all_histories_gives_the_same_as_what_is_read_for_one(engine: sa.Engine) -> None:
+    """Flaps that two sources tell, counters with their counts, equal times, a port beside the topology."""
+    chance = np.random.default_rng(4)
+    told = []
+    for at in np.sort(chance.uniform(1, 60, 200)).round(3).tolist():
+        host, source = f"gpu-{chance.integers(4)}", ("opensm", "kernel")[chance.integers(2)]
+        kind = ("port_removed", "bit_errors", "counter")[chance.integers(3)]
+        one = flap(host, at, kind=kind, **({"count": int(chance.integers(1, 9))} if kind == "counter" else {}))
+        told += [replace(one, source=source), replace(one, source="kernel", time=one.time + timedelta(seconds=20))]
+    told.append(flap("gpu-9", 30, device=Device("port", index=1)))
+    put(engine, told, [outage("gpu-1", 10, 200, cause="host"), outage("gpu-2", 30, 100, planned=True)])
+    with engine.connect() as connection:
+        once = LinkEvents.of(connection)
+        for first, last in ((2, 60), (20.5, 31), (40, 40), (59, 61)):
+            mine = once.history(connection, day(first), day(last))
+            alone = link_history(connection, day(first), day(last))
+            assert len(alone.precursors.node)
+            for name in ("node", "time_ms", "family", "weight", "serious"):
+                np.testing.assert_array_equal(getattr(mine.precursors, name), getattr(alone.precursors, name))
+            for name in ("node", "start_ms", "end_ms", "planned"):
+                np.testing.assert_array_equal(getattr(mine.outages, name), getattr(alone.outages, name))
+        assert once.history(connection, day(2), day(60)).outages.planned.any()
+
+
+def test_events_of_links_are_those_of_the_store_one_by_one(engine: sa.Engine) -> None:
+    """What the database gathers by what is equal: the same times, counts and ids, each in its place."""
+    counts = [3, 1, 7]
+    errors = [flap("gpu-1", 3 + at / 1440, kind="counter", count=count) for at, count in enumerate(counts)]
+    put(engine, [*errors, flap("gpu-2", 3), flap("gpu-1", 3.5)])
+    with engine.connect() as connection:
+        known = known_links(connection)
+        log = read_link_log(connection, known.cabling, known.fleet.names, with_ids=True)
+        found = log.precursors(0, FAR_FUTURE_MS)
+        rows = connection.execute(sa.select(schema.events.c.id, schema.events.c.time, schema.events.c.node)).all()
+    of_node = {row.id: (row.node, to_ms(row.time)) for row in rows}
+    hosts = [known.cabling.host(known.fleet.names[link]) for link in found.node.tolist()]
+    assert [of_node[ident] for ident in found.ids.tolist()] == list(zip(hosts, found.time_ms.tolist(), strict=True))
+    assert found.weight.tolist() == [3, 1, 7, 1, 1]
+    assert hosts == ["gpu-1"] * 4 + ["gpu-2"]
 
 
 def test_history_reads_a_month_of_signs_and_a_year_of_losses(engine: sa.Engine) -> None:

@@ -130,6 +130,7 @@ def test_postgresql_is_told_how_long_to_wait(postgres_engine: sa.Engine) -> None
         }
         assert connection.scalar(idle) == "15min"
         assert connection.scalar(plans) == "force_custom_plan"
+        assert connection.scalar(sa.text("SHOW jit")) == "off"
     url = postgres_engine.url.update_query_dict({"application_name": "mine"})
     named = open_database(url.render_as_string(hide_password=False))
     apart = open_apart(named)
