@@ -19,16 +19,32 @@ if TYPE_CHECKING:
 @click.option("--nodes", default=400, show_default=True, help="Nodes of each world (8 to 10000).")
 @click.option("--days", default=120, show_default=True, help="Days of each world (2 to 1000).")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Same seed, same worlds.")
+@click.option(
+    "--informed",
+    "further_worlds",
+    default=0,
+    type=click.IntRange(0, 100),
+    metavar="N",
+    help="Learn from N further worlds of each, too: what one can say who knows how such a world works.",
+)
 @click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worlds at once.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write an SVG: what was said, what came.")
 @JSON_OPTION
-def worlds(directory: Path, chosen: str | None, processes: int, plot: Path | None, as_json: bool, **size: Any) -> None:
+def worlds(
+    directory: Path,
+    chosen: str | None,
+    further_worlds: int,
+    processes: int,
+    plot: Path | None,
+    as_json: bool,
+    **size: Any,
+) -> None:
     """Simulate worlds in DIR; judge the predictor in each, as learned there and as learned elsewhere.
 
     Elsewhere are the worlds that share no mechanism with it. A world that is there already is not simulated again.
     """
-    from cli.worlds.judged import read_world, report, with_elsewhere
-    from cli.worlds.world import WORLDS, make_world, worlds_of
+    from cli.worlds.judged import read_world, report, with_elsewhere, with_informed
+    from cli.worlds.world import WORLDS, further, make_world, worlds_of
     from predictor.dataset.executor import ExecutorError, executor
     from predictor.dataset.folds import NoDataError
     from predictor.evaluate.leakage import LeakageError
@@ -38,9 +54,12 @@ def worlds(directory: Path, chosen: str | None, processes: int, plot: Path | Non
         wanted = worlds_of(chosen.split(",") if chosen else WORLDS, **size)
         with executor(processes) as run, progress_bar("Worlds") as progress:
             made = partial(_told, progress, len(wanted))
-            run.map(partial(make_world, directory), wanted, made(0))
+            more = [other for world in wanted for other in further(world, further_worlds)]
+            run.map(partial(make_world, directory), [*wanted, *more], made(0))
             read = run.map(partial(read_world, directory), wanted, made(1))
             whole = run.map(partial(with_elsewhere, read), read, made(2))
+            if further_worlds:
+                whole = run.map(partial(with_informed, directory, further_worlds), whole)
     except (ValueError, ExecutorError, ModelError, NoDataError) as error:
         if isinstance(error, LeakageError):
             raise CheckFailed(f"leakage, so there is no report: {error}") from error
@@ -74,7 +93,7 @@ def _told(progress: "Progress | None", worlds: int, turn: int) -> "Progress | No
     """Progress of one of three turns over all worlds."""
     if progress is None:
         return None
-    return lambda done, _: progress(turn * worlds + done, 3 * worlds)
+    return lambda done, of: progress(turn * worlds + done * worlds // of, 3 * worlds)
 
 
 def _print(found: dict[str, Any]) -> None:

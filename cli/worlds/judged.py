@@ -7,6 +7,7 @@ Rankings of one world are judged on the same rows, daily over the later half, wi
 | model | learned in the world itself, in folds that follow each other, as `foreshock backtest` does |
 | unaided | the same without the prior: trees, or counting outages where they are not ahead or too few came |
 | elsewhere | learned in the other worlds that share no mechanism with it, and from no outage of this one |
+| informed | learned in further worlds of the same mechanisms: it knows how such a world works, and sees what we see |
 | prior | that of the package alone: from usual worlds, without a label of this one |
 | history_count, rules | what needs no learning |
 | recency | the shorter ago the node's last unplanned outage began, the higher |
@@ -16,19 +17,23 @@ Rankings of one world are judged on the same rows, daily over the later half, wi
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cli.worlds.world import HORIZON_H, USUAL, World, oracle_of, store_of
-from predictor.dataset.folds import BacktestSettings
-from predictor.dataset.labels import TrainingSample, label
+from cli.worlds.world import HORIZON_H, USUAL, World, further, oracle_of, store_of
+from predictor.dataset.dataset import dataset
+from predictor.dataset.folds import BacktestSettings, NoDataError, grid
+from predictor.dataset.labels import TrainingSample, label, sample
 from predictor.evaluate.backtest import judge_backtest, read_backtest
-from predictor.hazard.prior import packaged
+from predictor.hazard.prior import Prior, packaged
 from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, Rows, to_ms
+from predictor.history.store_reader import data_span, read_population
 from predictor.learning.choice import learn
 from predictor.learning.training_set import TrainingSet
+from predictor.live.training import LEARN_CADENCE_H
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.riskiest import list_record
 from predictor.model.skill import (
@@ -50,7 +55,7 @@ _FIGURES = ("roc_auc", "average_precision")
 # Nodes and days of different worlds are different ones.
 _APART = 1_000_000
 # Rankings that are probabilities.
-_PROBABILITIES = ("model", "unaided", "elsewhere", "prior", "oracle")
+_PROBABILITIES = ("model", "unaided", "elsewhere", "informed", "prior", "oracle")
 # What every ranking is held against on the same rows.
 _HELD_AGAINST = ("history_count", "unaided")
 
@@ -97,18 +102,48 @@ def _few_negatives(lesson: TrainingSet) -> TrainingSet:
     return lesson if had <= _NEGATIVES else _thinned(lesson, lesson.sample.negative_share * _NEGATIVES / had, 0)
 
 
+def read_lesson(directory: Path, world: World) -> TrainingSet:
+    """What a world teaches, all of its time.
+
+    Raises:
+        NoDataError: it is too small.
+    """
+    engine = store_of(directory, world)
+    try:
+        with engine.connect() as connection:
+            span = data_span(connection)
+            if span is None:
+                raise NoDataError(f"the world {world.name} is empty")
+            population = read_population(connection, to_ms(span[1]))
+            moments = grid(span[0] + timedelta(days=1), span[1] - timedelta(hours=HORIZON_H), LEARN_CADENCE_H)
+            drawn = sample(population, moments, HORIZON_H, _NEGATIVES)
+            data = dataset(connection, population, drawn.rows)
+    finally:
+        engine.dispose()
+    return TrainingSet(data.values, data.features, drawn, HORIZON_H)
+
+
 def with_elsewhere(others: Sequence[WorldRows], of: WorldRows) -> WorldRows:
     """The world with the ranking `elsewhere`; as it was where no other world, or too little, is there to learn from."""
     lessons = [one.lesson for one in others if not one.world.shares(of.world)]
+    return _with(of, "elsewhere", lessons, packaged())
+
+
+def with_informed(directory: Path, count: int, of: WorldRows) -> WorldRows:
+    """The world with the ranking `informed`, by so many further worlds of its mechanisms."""
+    return _with(of, "informed", [read_lesson(directory, other) for other in further(of.world, count)], None)
+
+
+def _with(of: WorldRows, name: str, lessons: Sequence[TrainingSet], prior: Prior | None) -> WorldRows:
     if not lessons:
         return of
     features = max((lesson.features for lesson in lessons), key=len)
     try:
-        learned = learn(pooled_lesson(lessons, features), prior=packaged())
+        learned = learn(pooled_lesson(lessons, features), prior=prior)
     except TooFewPositivesError:
         return of
     scores = learned.model.probability(_as_columns(of.values, of.lesson.features, features))
-    return replace(of, rankings={**of.rankings, "elsewhere": scores})
+    return replace(of, rankings={**of.rankings, name: scores})
 
 
 def pooled_lesson(lessons: Sequence[TrainingSet], features: tuple[Feature, ...]) -> TrainingSet:

@@ -9,7 +9,7 @@ DIR/ramps/world.json      how it was made, written last: a world with it is done
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,6 +41,8 @@ WORLDS: Mapping[str, tuple[str, ...]] = {
     "no_telemetry": ("no_telemetry",),
 }
 HORIZON_H = 24
+# Seeds of further worlds begin far behind those that are asked for.
+_FURTHER = 1_000_003
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,14 @@ def worlds_of(names: Iterable[str], nodes: int, days: int, seed: int) -> list[Wo
         found.append(World(name, mechanisms, nodes, days, seed * 100 + places.get(name, len(places))))
         found[-1].settings()
     return found
+
+
+def further(world: World, count: int) -> list[World]:
+    """Further worlds of the same mechanisms and size, in folders of their own: `ramps.1`, `ramps.2` ..."""
+    return [
+        replace(world, name=f"{world.name}.{number}", seed=(world.seed + 1) * _FURTHER + number)
+        for number in range(1, count + 1)
+    ]
 
 
 def make_world(directory: Path, world: World) -> bool:

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from cli.console.errors import Failure
 from cli.main import foreshock
 from cli.worlds.command import _draw
-from cli.worlds.judged import WorldRows, pooled_lesson, read_world, report, with_elsewhere
-from cli.worlds.world import WORLDS, World, make_world, worlds_of
+from cli.worlds.judged import WorldRows, pooled_lesson, read_world, report, with_elsewhere, with_informed
+from cli.worlds.world import WORLDS, World, further, make_world, worlds_of
 from simulator.mechanisms.registry import MECHANISMS
 
 CHOSEN = ("repeat_offenders+no_telemetry", "log_habits+no_telemetry")
@@ -92,6 +92,22 @@ def test_elsewhere_learns_from_worlds_that_share_no_mechanism(read: list[WorldRo
     assert len(said) == len(taught.judged.scores)
     assert ((said >= 0) & (said <= 1)).all()
     assert np.array_equal(with_elsewhere([other], of).rankings["elsewhere"], said)
+
+
+def test_informed_learns_from_further_worlds_of_the_same_mechanisms(directory: Path, read: list[WorldRows]) -> None:
+    """Other clusters than the one that is judged, whose outages it does not see; of none there is no such ranking."""
+    of = read[0]
+    others = further(of.world, 2)
+    assert len({of.world.seed, *(other.seed for other in further(of.world, 100))}) == 101
+    assert [other.mechanisms for other in others] == [of.world.mechanisms] * 2
+    assert [make_world(directory, other) for other in others] == [True, True]
+    said = with_informed(directory, 2, of).rankings["informed"]
+    assert len(said) == len(of.judged.scores)
+    assert ((said >= 0) & (said <= 1)).all()
+    blind = replace(of, judged=replace(of.judged, labels=of.judged.labels.only(np.zeros(0, dtype=np.int64))))
+    assert np.array_equal(with_informed(directory, 2, replace(blind, lesson=of.lesson.only(~of.lesson.positive)))
+                          .rankings["informed"], said)  # fmt: skip
+    assert with_informed(directory, 0, of) is of
 
 
 def test_the_command_prints_json(tmp_path: Path) -> None:
