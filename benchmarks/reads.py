@@ -66,11 +66,11 @@ def measure(folder: Path, size: Size | None = None, times: int = TIMES) -> Resul
 
 
 def _rests(pid: int, postmaster: int) -> bool:
-    """Whether a server and its database's sessions spend less than a tenth of one processor."""
+    """Whether a server and its database's sessions spend less than a fifth of one processor."""
     spent, sessions = family_s(pid), sessions_s(postmaster)
     time.sleep(_LOOKED_AT_S)
     grown = family_s(pid) - spent + grown_s(sessions, sessions_s(postmaster))
-    return abs(grown) < _LOOKED_AT_S / 10
+    return abs(grown) < _LOOKED_AT_S / 5
 
 
 def _result(found: Sequence[Read], size: Size | None) -> Result:

@@ -188,6 +188,7 @@ def fault_from(row: Sequence[Any]) -> FaultSummary:
 
 
 _FAULTS = msgspec.json.Decoder(list[FaultSummary])
+_ANY = msgspec.json.Decoder(list[msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -206,6 +207,18 @@ def decode_faults(text: bytes) -> list[FaultSummary]:
         return _FAULTS.decode(text)
     except msgspec.MsgspecError as error:
         raise FaultError(f"this is no JSON of faults: {error}") from error
+
+
+def split_faults(text: bytes) -> list[bytes]:
+    """The same, each as an array of its own, whatever it holds.
+
+    Raises:
+        FaultError: this is no JSON array.
+    """
+    try:
+        return [b"[%b]" % bytes(one) for one in _ANY.decode(text)]
+    except msgspec.MsgspecError as error:
+        raise FaultError(f"this is no JSON array: {error}") from error
 
 
 def kept_heads(heads: list[IncidentHead]) -> list[IncidentHead]:

@@ -19,7 +19,14 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from diagnosis.incidents.incident import FaultSummary, decode_faults, encode_faults, faults_of
+from diagnosis.incidents.incident import (
+    FaultError,
+    FaultSummary,
+    decode_faults,
+    encode_faults,
+    faults_of,
+    split_faults,
+)
 from diagnosis.incidents.incidents_table import merge_faults
 from diagnosis.verdicts.news import put_symptoms
 from store.database.connections import in_turn, writing
@@ -38,6 +45,7 @@ from store.events.incident_intake import (
     unpack,
 )
 from store.records.event import Event
+from store.records.incident import Incident
 
 # Waits of `fold_everything` while another process folds.
 _PAUSE_S = 0.1
@@ -160,17 +168,50 @@ def _faults(batch: IntakeBatch) -> list[FaultSummary]:
 
 
 def _fold_one(engine: sa.Engine, batch: IntakeBatch) -> _FoldResult:
-    """Fold one row by itself, or set it aside."""
+    """Fold one row by itself, or what can be folded of it."""
     try:
         with in_turn(engine) as connection:
             return _fold(connection, read_batches(connection, [batch.seq])) if _alone(connection) else _NOTHING
     except Exception as error:
         if not _is_of_the_rows(error):
             raise
-        _log.exception("row %d of the intake, %d events, is in no incident: it is set aside", batch.seq, batch.count)
+        _log.warning("row %d of the intake failed; its faults are folded one by one", batch.seq, exc_info=True)
         with in_turn(engine) as connection:
-            set_aside(connection, batch, f"{type(error).__name__}: {error}")
-    return _NOTHING
+            return _fold_apart(connection, batch, error) if _alone(connection) else _NOTHING
+
+
+def _fold_apart(connection: sa.Connection, batch: IntakeBatch, error: Exception) -> _FoldResult:
+    """Fold a row's faults each by itself; those of which no incident can be made are set aside.
+
+    A row holds what several nodes told in the same moment: none of them loses its incident by another's.
+    """
+    try:
+        faults = [] if isinstance(error, IntakeError) else split_faults(unpack(batch))
+    except FaultError:
+        faults = []  # it is damaged as a whole
+    broken, count, changed = [], 0, list[Incident]()
+    for text in faults:
+        try:
+            with connection.begin_nested():
+                fault = decode_faults(text)
+                changed += merge_faults(connection, fault)
+                count += sum(one.count for one in fault)
+        except Exception as why:
+            if not _is_of_the_rows(why):
+                raise
+            broken.append(text[1:-1])
+            error = why
+    if broken or not faults:
+        left = None if not faults else (b"[%b]" % b",".join(broken), batch.count - count)
+        events = batch.count if left is None else left[1]
+        _log.error("row %d of the intake: %d events are in no incident and set aside: %s", batch.seq, events, error)
+        set_aside(connection, batch, f"{type(error).__name__}: {error}", left)
+    else:
+        remove_batches(connection, [batch])
+    is_grave = any(incident.severity in _GRAVE for incident in changed)
+    if is_grave:
+        move_mark(connection, FAULTS)
+    return _FoldResult(count, is_grave)
 
 
 def _alone(connection: sa.Connection) -> bool:

@@ -7,7 +7,7 @@ Of a fault that several detectors tell, the witness names the incident: the kern
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from store.records.event import SEVERITIES, Action, Attribute, Cause, Device, Event, Severity
 from store.records.event_sources import DETECTORS
@@ -87,7 +87,8 @@ def _sign(event: Event) -> dict[str, Any]:
     if event.kind == "xid" and attributes.get("gauge"):
         return _reach(event.code, attributes.get("after"))
     xid, _, code = str(attributes.get("follows", "")).partition(":")
-    return _reach(int(code), attributes.get("since")) if xid == "xid" and code.isdecimal() else {}
+    is_code = xid == "xid" and code.isdecimal() and len(code) <= _MOST_DIGITS
+    return _reach(int(code), attributes.get("since")) if is_code else {}
 
 
 def _reach(code: int | None, since: Attribute) -> dict[str, Any]:
@@ -100,15 +101,22 @@ def _reach(code: int | None, since: Attribute) -> dict[str, Any]:
 
 def _caused_by(event: Event) -> int | None:
     code = event.attributes.get("caused_by")
-    return code if event.kind == "xid" and isinstance(code, int) else None
+    return code if event.kind == "xid" and _is_number(code) else None
 
 
 def _link_of(event: Event) -> int | None:
     """The link of an NVLink fault; other formats number their links otherwise, and -1 is none."""
     link = event.attributes.get("link")
-    return link if event.kind in _WITH_LINK and isinstance(link, int) and 0 <= link < MOST_LINKS else None
+    return link if event.kind in _WITH_LINK and _is_number(link) and 0 <= link < MOST_LINKS else None
 
 
+def _is_number(value: Attribute) -> TypeGuard[int]:
+    """Whether it is a whole number: True is an int to Python, and is none to what reads a fault."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+# Of a code that another event names.
+_MOST_DIGITS = 9
 # A GPU has 18 today.
 MOST_LINKS = 256
 _WITH_LINK = frozenset({"xid", "nvlink_outlier"})

@@ -72,6 +72,7 @@ def _repeated(entries: tuple[Ints, Ints, Ints, Ints], gap_ms: Ints) -> Bools:
 
 
 _FETCH = 20_000
+_MOST_DIGITS, _MOST_COUNT = 30, 2.0**63
 # Kinds that say nothing of a node's health, and are many.
 _SILENT_KINDS = ("telemetry", "link_up", "port_discovered", "gpu_returned")
 
@@ -116,13 +117,25 @@ def event_rows(connection: sa.Connection) -> sa.Select[Any]:
         table.c.code,
         table.c.severity,
         table.c.cause,
-        table.c.attributes["count"].as_float(),
+        _count(connection),
         sa.cast(table.c.device, sa.Text),
         sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
         table.c.source,
         table.c.id,
     )
     return query.where(table.c.node.is_not(None)).execution_options(yield_per=_FETCH)
+
+
+def _count(connection: sa.Connection) -> sa.ColumnElement[Any]:
+    """An event's `count` where it is a number that a computer counts to: its sender may have written anything."""
+    attributes = schema.events.c.attributes
+    if connection.dialect.name == "postgresql":
+        is_number = sa.func.json_typeof(attributes["count"]) == "number"
+    else:
+        is_number = sa.func.json_type(attributes, "$.count").in_(("integer", "real"))
+    is_short = sa.func.length(attributes["count"].as_string()) <= _MOST_DIGITS
+    number = sa.case((sa.and_(is_number, is_short), attributes["count"].as_float()))
+    return sa.case((sa.and_(number >= 0, number <= _MOST_COUNT), number))
 
 
 def precursor_query(connection: sa.Connection, since: datetime) -> sa.Select[Any]:

@@ -249,14 +249,11 @@ def _owe_new(connection: sa.Connection, means: Dispatch, now: datetime) -> None:
     owed = [delivery_of(hint, action, name, means.mode, now) for hint, action, name in _not_yet_owed(connection, means)]
     names = {scheduler.name: scheduler for scheduler in means.schedulers}
     for taken in deliveries_of_ended_hints(connection, _ENDED, now - _RELEASE_FOR):
-        ended = read_hint(connection, taken.hint)
         receiver = names.get(taken.scheduler)
-        if (
-            ended is None
-            or receiver is None
-            or action_of(taken) in (RELEASE, TICKET)
-            or _is_over_by_itself(ended, receiver)
-        ):
+        if receiver is None or action_of(taken) in (RELEASE, TICKET):
+            continue
+        ended = read_hint(connection, taken.hint)
+        if ended is None or _is_over_by_itself(ended, receiver):
             continue
         shadow = taken.payload["data"]["mode"] == "shadow"
         if means.mode != "shadow" or shadow:

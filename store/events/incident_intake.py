@@ -45,8 +45,11 @@ class IntakeError(ValueError):
 
 def add_intake(connection: sa.Connection, text: bytes, count: int, received: datetime) -> None:
     """Keep what `count` fault events come to."""
-    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(text)
-    connection.execute(sa.insert(schema.intake).values(received=received, count=count, events=packed))
+    connection.execute(sa.insert(schema.intake).values(received=received, count=count, events=_packed(text)))
+
+
+def _packed(text: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(text)
 
 
 def anything_waits(connection: sa.Connection) -> bool:
@@ -94,10 +97,15 @@ def remove_batches(connection: sa.Connection, batches: Sequence[IntakeBatch]) ->
     connection.execute(sa.delete(schema.intake).where(schema.intake.c.seq.in_([batch.seq for batch in batches])))
 
 
-def set_aside(connection: sa.Connection, batch: IntakeBatch, error: str) -> None:
-    """Keep a row out of the way of the others, with the reason; `UPDATE intake SET error = NULL` brings it back."""
+def set_aside(connection: sa.Connection, batch: IntakeBatch, error: str, left: tuple[bytes, int] | None = None) -> None:
+    """Keep a row out of the way of the others, with the reason; `UPDATE intake SET error = NULL` brings it back.
+
+    Args:
+        left: what is left of it, and how many events that is; None: all.
+    """
     table = schema.intake
-    connection.execute(sa.update(table).where(table.c.seq == batch.seq).values(error=error[:1000]))
+    part = {} if left is None else {"events": _packed(left[0]), "count": left[1]}
+    connection.execute(sa.update(table).where(table.c.seq == batch.seq).values(error=error[:1000], **part))
 
 
 def read_waiting(connection: sa.Connection) -> IntakeBacklog:

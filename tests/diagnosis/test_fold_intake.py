@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import zstandard
 from fault_events import at, iteration, xid
 
 from diagnosis.incidents import intake as module
-from diagnosis.incidents.incident import FaultError, coalesce, decode_faults, encode_faults, faults_of
+from diagnosis.incidents.incident import FaultError, coalesce, decode_faults, encode_faults, faults_of, split_faults
 from diagnosis.incidents.intake import fold_everything, fold_intake, put_faults
 from store.database.connections import writing
 from store.events.append import append_events
@@ -121,6 +122,31 @@ def test_a_row_that_cannot_be_folded_is_set_aside_and_the_others_go_on(
         connection.execute(sa.update(schema.intake).values(events=rows[1].packed, error=None))
     fold_everything(any_engine)
     assert [incident.count for incident in incidents(any_engine)] == [1, 2, 1]
+
+
+def test_of_a_row_that_several_nodes_wrote_no_other_loses_its_incident(
+    any_engine: sa.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What one node wrote cannot be read: that alone is set aside, and all the rest is folded, once."""
+    take(any_engine, [xid(79, 0), xid(79, 300), xid(79, 301), xid(79, 900)], [xid(79, 1500)])
+    with writing(any_engine).begin() as connection:
+        whole = oldest_batches(connection, 99)[0]
+        faults = split_faults(unpack(whole))
+        assert len(faults) == 3
+        text = b"[%b,%b,%b]" % (faults[0][1:-1], b'{"link": true}', faults[2][1:-1])
+        packed = zstandard.ZstdCompressor().compress(text)
+        connection.execute(sa.update(schema.intake).where(schema.intake.c.seq == whole.seq).values(events=packed))
+    with caplog.at_level(logging.ERROR):
+        assert fold_intake(any_engine) == 3
+    assert f"row {whole.seq} of the intake: 2 events are in no incident and set aside" in caplog.text
+    assert waiting(any_engine) == IntakeBacklog(0, None, 2)
+    assert [incident.count for incident in incidents(any_engine)] == [1, 1, 1]
+    with writing(any_engine).begin() as connection:
+        assert "Object missing required field" in connection.scalar(sa.select(schema.intake.c.error))
+        mended = zstandard.ZstdCompressor().compress(faults[1])
+        connection.execute(sa.update(schema.intake).values(events=mended, error=None))
+    fold_everything(any_engine)
+    assert [incident.count for incident in incidents(any_engine)] == [1, 2, 1, 1]
 
 
 def test_a_row_that_holds_fewer_events_than_it_says_is_set_aside(engine: sa.Engine) -> None:
