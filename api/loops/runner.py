@@ -240,7 +240,10 @@ class LoopRunner:
                 loop.turn(lambda: not self._is_over(loop) and self._may(loop))
                 metrics.success.labels(loop.name).set(time.time())
                 metrics.failing.discard(loop.name)
-        except Exception:  # noqa: BLE001  # a loop outlives whatever a turn meets
+        except Exception as error:  # noqa: BLE001  # a loop outlives whatever a turn meets
+            if self._is_over(loop):  # a child that was ended with the server is no failure
+                _log.warning("loop %s ends within a turn: %s", loop.name, error)
+                return False
             metrics.failures.labels(loop.name).inc()
             metrics.failing.add(loop.name)
             _log.exception("a turn of loop %s failed; the next one comes in %g s", loop.name, loop.interval_s)

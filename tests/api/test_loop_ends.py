@@ -38,6 +38,21 @@ def runner_of(state: State, *loops: Loop) -> LoopRunner:
     return runner
 
 
+def test_a_turn_that_ends_with_the_server_is_no_failure(state: State, caplog: pytest.LogCaptureFixture) -> None:
+    """A training that is ended since the server stops: one sentence, no traceback, nothing counted."""
+
+    def turn(_keep_on: Callable[[], bool]) -> None:
+        runner.stop()
+        raise ValueError("the server stops")
+
+    runner = runner_of(state)
+    with caplog.at_level(logging.WARNING):
+        assert runner.turn(Loop("x", 1.0, turn)) is False
+    assert value(state, "failures") in (None, 0.0)
+    assert caplog.messages == ["loop x ends within a turn: the server stops"]
+    assert caplog.records[0].exc_info is None
+
+
 def test_a_turn_is_told_when_its_lease_was_taken_over(state: State, engine: sa.Engine) -> None:
     """A server that slept too long must not go on sending beside its heir."""
     told: list[bool] = []
