@@ -10,9 +10,11 @@ from fleet_store import RECEIVED, day, node
 
 from predictor.dataset.labels import Labels, TrainingSample
 from predictor.history.arrays import DAY_MS, Feature, Rows, to_ms
+from predictor.links.cabling import Cable, Cabling
+from predictor.links.link_log import known_links
 from predictor.links.scoring import _of_many, own_risks, score_links
 from predictor.links.stoppages import LEAST_HOSTS, MOST_OF_HOST, stop_share
-from predictor.links.subjects import Cable, Cabling, known_links, link_population
+from predictor.links.subjects import link_population
 from predictor.model.forest import MOST_LEAVES, Forest
 from schedulers.lifecycle.policy_turn import run_policy
 from schedulers.policy.decision import Decision, decide

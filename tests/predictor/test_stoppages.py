@@ -8,9 +8,10 @@ import sqlalchemy as sa
 from fleet_store import RECEIVED, day, outage
 
 from predictor.history.arrays import to_ms
+from predictor.links.link_log import known_links
 from predictor.links.scoring import score_links
 from predictor.links.stoppages import LEAST_DAYS, MOST_OF_HOST, stop_share
-from predictor.links.subjects import known_links, link_population
+from predictor.links.subjects import link_population
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs
 from store.records.event import Event
