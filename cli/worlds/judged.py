@@ -24,16 +24,14 @@ from typing import Any
 import numpy as np
 
 from cli.worlds.world import HORIZON_H, USUAL, World, further, oracle_of, store_of
-from predictor.dataset.dataset import dataset
-from predictor.dataset.folds import BacktestSettings, NoDataError, grid
-from predictor.dataset.labels import TrainingSample, label, sample
+from predictor.dataset.folds import BacktestSettings
+from predictor.dataset.labels import TrainingSample, label
 from predictor.evaluate.backtest import judge_backtest, read_backtest
 from predictor.hazard.prior import Prior, packaged
 from predictor.history.arrays import DAY_MS, Feature, Floats, Grid, Ints, Rows, to_ms
-from predictor.history.store_reader import data_span, read_population
 from predictor.learning.choice import learn
 from predictor.learning.training_set import TrainingSet
-from predictor.live.training import LEARN_CADENCE_H
+from predictor.live.prior import whole_lesson
 from predictor.model.fit import TooFewPositivesError
 from predictor.model.riskiest import list_record
 from predictor.model.skill import (
@@ -110,31 +108,23 @@ def read_lesson(directory: Path, world: World) -> TrainingSet:
     """
     engine = store_of(directory, world)
     try:
-        with engine.connect() as connection:
-            span = data_span(connection)
-            if span is None:
-                raise NoDataError(f"the world {world.name} is empty")
-            population = read_population(connection, to_ms(span[1]))
-            moments = grid(span[0] + timedelta(days=1), span[1] - timedelta(hours=HORIZON_H), LEARN_CADENCE_H)
-            drawn = sample(population, moments, HORIZON_H, _NEGATIVES)
-            data = dataset(connection, population, drawn.rows)
+        return whole_lesson(engine, HORIZON_H, _NEGATIVES, after=timedelta(days=1))
     finally:
         engine.dispose()
-    return TrainingSet(data.values, data.features, drawn, HORIZON_H)
 
 
 def with_elsewhere(others: Sequence[WorldRows], of: WorldRows) -> WorldRows:
     """The world with the ranking `elsewhere`; as it was where no other world, or too little, is there to learn from."""
     lessons = [one.lesson for one in others if not one.world.shares(of.world)]
-    return _with(of, "elsewhere", lessons, packaged())
+    return _with_ranking(of, "elsewhere", lessons, packaged())
 
 
 def with_informed(directory: Path, count: int, of: WorldRows) -> WorldRows:
     """The world with the ranking `informed`, by so many further worlds of its mechanisms."""
-    return _with(of, "informed", [read_lesson(directory, other) for other in further(of.world, count)], None)
+    return _with_ranking(of, "informed", [read_lesson(directory, other) for other in further(of.world, count)], None)
 
 
-def _with(of: WorldRows, name: str, lessons: Sequence[TrainingSet], prior: Prior | None) -> WorldRows:
+def _with_ranking(of: WorldRows, name: str, lessons: Sequence[TrainingSet], prior: Prior | None) -> WorldRows:
     if not lessons:
         return of
     features = max((lesson.features for lesson in lessons), key=len)

@@ -13,7 +13,7 @@ Any number of processes may call it on one database; one at a time folds.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -39,6 +39,7 @@ from store.events.incident_intake import (
     add_intake,
     anything_waits,
     oldest_batches,
+    pack,
     read_batches,
     remove_batches,
     set_aside,
@@ -153,10 +154,14 @@ def _fold(connection: sa.Connection, batches: Sequence[IntakeBatch]) -> _FoldRes
         return _NOTHING
     changed = merge_faults(connection, [fault for batch in batches for fault in _faults(batch)])
     remove_batches(connection, batches)
+    return _folded(connection, sum(batch.count for batch in batches), changed)
+
+
+def _folded(connection: sa.Connection, events: int, changed: Sequence[Incident]) -> _FoldResult:
     is_grave = any(incident.severity in _GRAVE for incident in changed)
     if is_grave:
         move_mark(connection, FAULTS)
-    return _FoldResult(sum(batch.count for batch in batches), is_grave)
+    return _FoldResult(events, is_grave)
 
 
 def _faults(batch: IntakeBatch) -> list[FaultSummary]:
@@ -177,18 +182,23 @@ def _fold_one(engine: sa.Engine, batch: IntakeBatch) -> _FoldResult:
             raise
         _log.warning("row %d of the intake failed; its faults are folded one by one", batch.seq, exc_info=True)
         with in_turn(engine) as connection:
-            return _fold_apart(connection, batch, error) if _alone(connection) else _NOTHING
+            if not _alone(connection):
+                return _NOTHING
+            # Read again: another process may have had it meanwhile.
+            parts = [_fold_apart(connection, left, error) for left in read_batches(connection, [batch.seq])]
+    return parts[0] if parts else _NOTHING
 
 
 def _fold_apart(connection: sa.Connection, batch: IntakeBatch, error: Exception) -> _FoldResult:
     """Fold a row's faults each by itself; those of which no incident can be made are set aside.
 
-    A row holds what several nodes told in the same moment: none of them loses its incident by another's.
+    A row holds what several nodes told in the same moment: none of them loses its incident by another's. A row that is
+    damaged as a whole is set aside as it is.
     """
     try:
         faults = [] if isinstance(error, IntakeError) else split_faults(unpack(batch))
     except FaultError:
-        faults = []  # it is damaged as a whole
+        faults = []
     broken, count, changed = [], 0, list[Incident]()
     for text in faults:
         try:
@@ -201,17 +211,14 @@ def _fold_apart(connection: sa.Connection, batch: IntakeBatch, error: Exception)
                 raise
             broken.append(text[1:-1])
             error = why
-    if broken or not faults:
-        left = None if not faults else (b"[%b]" % b",".join(broken), batch.count - count)
-        events = batch.count if left is None else left[1]
-        _log.error("row %d of the intake: %d events are in no incident and set aside: %s", batch.seq, events, error)
-        set_aside(connection, batch, f"{type(error).__name__}: {error}", left)
-    else:
+    if faults and not broken:
         remove_batches(connection, [batch])
-    is_grave = any(incident.severity in _GRAVE for incident in changed)
-    if is_grave:
-        move_mark(connection, FAULTS)
-    return _FoldResult(count, is_grave)
+        return _folded(connection, count, changed)
+    if broken:
+        batch = replace(batch, count=batch.count - count, packed=pack(b"[%b]" % b",".join(broken)))
+    _log.error("row %d of the intake: %d events are in no incident and set aside: %s", batch.seq, batch.count, error)
+    set_aside(connection, batch, f"{type(error).__name__}: {error}")
+    return _folded(connection, count, changed)
 
 
 def _alone(connection: sa.Connection) -> bool:

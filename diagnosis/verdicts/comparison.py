@@ -135,7 +135,8 @@ def what_changed(old: Verdict, new: Verdict) -> tuple[list[str], bool]:
     """What is materially other, in words; and whether somebody would act otherwise."""
     found: list[str] = []
     if (new.name, new.device) != (old.name, old.device):
-        found.append(f"it is {new.name} {new.device.words()}, not {old.name} {old.device.words()}")
+        called, before = (f"{one.name} {one.device.words()}" for one in (new, old))
+        found.append(f"it is {called}, not {before}" if called != before else f"its device is described anew: {called}")
     if (new.action, new.cause, new.node) != (old.action, old.cause, old.node):
         found.append(f"{new.cause}, {new.action} on {new.node or new.name} (before: {old.cause}, {old.action})")
     is_urgent = bool(found)

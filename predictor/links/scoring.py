@@ -26,6 +26,7 @@ from predictor.features.precursors import WINDOWS_D
 from predictor.hazard.blend import HazardBlend, stored
 from predictor.history.arrays import (
     DAY_MS,
+    EVENT_WINDOW_MS,
     HOUR_MS,
     INCIDENT_GAP_MS,
     Feature,
@@ -104,7 +105,7 @@ def score_links(engine: sa.Engine, at: datetime, horizon_h: int = 24) -> LinkSco
         explained = explain(model.model, now, data.features, usual)
         own = own_risks(model.model, now, data.features, usual) if is_vouched else None
         share = stop_share(connection, population, cabling, at) if model.kind in _LEARNED else None
-        names, window_ms = population.fleet.names, (to_ms(at) - 28 * DAY_MS - INCIDENT_GAP_MS, to_ms(at))
+        names, window_ms = population.fleet.names, (to_ms(at) - EVENT_WINDOW_MS - INCIDENT_GAP_MS, to_ms(at))
         shown = read_link_log(connection, cabling, names, window_ms, with_ids=True).precursors(*window_ms)
         case = _LinkCase(data, requested, shown, cabling, own, share)
     ident = f"links-{model.kind}-{horizon_h}h-{digest(stored(model.model))[:12]}"
@@ -251,7 +252,7 @@ def _mine(case: _LinkCase, link: int, family: str | None) -> Ints:
     first, end = np.searchsorted(events.node, [link, link + 1])
     mine = slice(first, end)
     kept = events.serious[mine] if family is None else events.family[mine] == FAMILY_INDEX[family]
-    found: Ints = first + np.flatnonzero(kept & (events.time_ms[mine] >= at_ms - 28 * DAY_MS))
+    found: Ints = first + np.flatnonzero(kept & (events.time_ms[mine] >= at_ms - EVENT_WINDOW_MS))
     return found
 
 

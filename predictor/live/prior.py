@@ -102,14 +102,23 @@ def learned_prior(engines: Sequence[sa.Engine], source: str, origin: Prior | Non
 
 def _node_hours(engine: sa.Engine, horizon_h: int) -> HazardHours:
     """What a store tells of failures and time at risk."""
+    return node_hours(whole_lesson(engine, horizon_h, _MOST_NEGATIVES))
+
+
+def whole_lesson(engine: sa.Engine, horizon_h: int, negatives: int, after: timedelta = timedelta()) -> TrainingSet:
+    """The rows of all that a store tells, `after` so much of it.
+
+    Raises:
+        NoDataError: it holds nothing, or too little.
+    """
     with engine.connect() as connection:
         span = data_span(connection)
         if span is None:
             raise NoDataError(f"{engine.url.render_as_string()} holds no data: run `foreshock ingest` first")
         population = read_population(connection, to_ms(span[1]))
         last = from_ms(population.end_ms) - timedelta(hours=horizon_h)
-        drawn = sample(population, grid(span[0], last, _CADENCE_H), horizon_h, _MOST_NEGATIVES)
+        drawn = sample(population, grid(span[0] + after, last, _CADENCE_H), horizon_h, negatives)
         if not len(drawn.rows):
             raise NoDataError(f"{engine.url.render_as_string()} holds less than {horizon_h} hours to learn from")
         data = dataset(connection, population, drawn.rows)
-    return node_hours(TrainingSet(data.values, data.features, drawn, horizon_h))
+    return TrainingSet(data.values, data.features, drawn, horizon_h)

@@ -45,10 +45,11 @@ class IntakeError(ValueError):
 
 def add_intake(connection: sa.Connection, text: bytes, count: int, received: datetime) -> None:
     """Keep what `count` fault events come to."""
-    connection.execute(sa.insert(schema.intake).values(received=received, count=count, events=_packed(text)))
+    connection.execute(sa.insert(schema.intake).values(received=received, count=count, events=pack(text)))
 
 
-def _packed(text: bytes) -> bytes:
+def pack(text: bytes) -> bytes:
+    """A row's text as it is kept."""
     return zstandard.ZstdCompressor(level=_LEVEL).compress(text)
 
 
@@ -97,15 +98,13 @@ def remove_batches(connection: sa.Connection, batches: Sequence[IntakeBatch]) ->
     connection.execute(sa.delete(schema.intake).where(schema.intake.c.seq.in_([batch.seq for batch in batches])))
 
 
-def set_aside(connection: sa.Connection, batch: IntakeBatch, error: str, left: tuple[bytes, int] | None = None) -> None:
-    """Keep a row out of the way of the others, with the reason; `UPDATE intake SET error = NULL` brings it back.
+def set_aside(connection: sa.Connection, batch: IntakeBatch, error: str) -> None:
+    """Keep a row, or what is left of it, out of the way of the others, with the reason.
 
-    Args:
-        left: what is left of it, and how many events that is; None: all.
+    `UPDATE intake SET error = NULL` brings it back.
     """
-    table = schema.intake
-    part = {} if left is None else {"events": _packed(left[0]), "count": left[1]}
-    connection.execute(sa.update(table).where(table.c.seq == batch.seq).values(error=error[:1000], **part))
+    kept = {"events": batch.packed, "count": batch.count, "error": error[:1000]}
+    connection.execute(sa.update(schema.intake).where(schema.intake.c.seq == batch.seq).values(kept))
 
 
 def read_waiting(connection: sa.Connection) -> IntakeBacklog:

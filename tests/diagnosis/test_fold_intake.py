@@ -149,6 +149,32 @@ def test_of_a_row_that_several_nodes_wrote_no_other_loses_its_incident(
     assert [incident.count for incident in incidents(any_engine)] == [1, 2, 1, 1]
 
 
+def test_a_row_that_another_process_had_meanwhile_is_not_counted_twice(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a fold that fails and that of its faults one by one, somebody else folds it."""
+    take(engine, [xid(79, 0), xid(79, 900)])
+    whole, failed = module._fold, []
+
+    def fails_once(connection: sa.Connection, batches: Any) -> Any:
+        if len(failed) < 2:
+            failed.append(1)
+            raise ValueError("of the rows")
+        return whole(connection, batches)
+
+    def warn(*_: Any, **__: Any) -> None:
+        if len(failed) == 2:
+            failed.append(1)
+            assert fold_intake(engine) == 2
+
+    monkeypatch.setattr(module, "_fold", fails_once)
+    monkeypatch.setattr(module._log, "warning", warn)
+    assert fold_intake(engine) == 0
+    assert len(failed) == 3
+    assert [incident.count for incident in incidents(engine)] == [1, 1]
+    assert waiting(engine) == IntakeBacklog(0, None, 0)
+
+
 def test_a_row_that_holds_fewer_events_than_it_says_is_set_aside(engine: sa.Engine) -> None:
     """Rather a row that is looked at than a count that is short."""
     take(engine, [xid(79, 0)])

@@ -22,6 +22,8 @@ from store.records.event import Device, Event
 from store.records.outage import Outage
 from store.tables import schema
 
+DAY = timedelta(days=1)
+
 
 def flap(host: str, at_d: float, port: str = "0xa1", kind: str = "port_removed", **more: Any) -> Event:
     """A host's port that vanishes, as a subnet manager tells it."""
@@ -202,6 +204,29 @@ def test_what_is_read_once_for_all_histories_gives_the_same_as_what_is_read_for_
             for name in ("node", "start_ms", "end_ms", "planned"):
                 np.testing.assert_array_equal(getattr(mine.outages, name), getattr(alone.outages, name))
         assert once.history(connection, day(2), day(60)).outages.planned.any()
+
+
+def test_a_loss_is_excused_by_any_outage_that_it_lies_in(engine: sa.Engine) -> None:
+    """Many losses and outages that overlap, end before they begin or do not end: as looked at one by one."""
+    chance = np.random.default_rng(8)
+    flaps = [flap(f"gpu-{chance.integers(4)}", at) for at in np.sort(chance.uniform(1, 30, 300)).round(2).tolist()]
+    outages = []
+    for at in np.sort(chance.uniform(1, 30, 120)).round(3).tolist():
+        end_h = float(chance.uniform(-1, 20)) if chance.random() < 0.99 else None
+        outages.append(outage(f"gpu-{chance.integers(4)}", at, end_h, cause=str(chance.choice(["host", "fabric"]))))
+    put(engine, flaps, outages)
+    late_d, excused = 15 / 1440, []
+    spans = [
+        (one.node, (one.start - day(0)) / DAY, np.inf if one.end is None else (one.end - day(0)) / DAY)
+        for one in outages
+        if one.cause != "fabric"
+    ]
+    found = losses(engine)
+    for link, at, _, _ in found:
+        host = f"gpu-{int(link.partition('/')[2]) - 1}"
+        excused.append(any(host == node and start - late_d <= at <= end + late_d for node, start, end in spans))
+    assert [planned for *_, planned in found] == excused
+    assert 20 < sum(excused) < len(excused) - 20
 
 
 def test_events_of_links_are_those_of_the_store_one_by_one(engine: sa.Engine) -> None:

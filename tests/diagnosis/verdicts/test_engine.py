@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from diagnosis.incidents.intake import put_faults
 from diagnosis.verdicts import surroundings
+from diagnosis.verdicts.comparison import what_changed
 from diagnosis.verdicts.engine import HandedOverError, VerdictEngine
 from parsers.registry import make_parser
 from parsers.text.parser import Context, parse
@@ -280,3 +281,13 @@ def test_a_topology_that_was_told_just_before_the_first_fault_names_its_cable(
     take(any_engine, replace(lost, attributes={"hca": "mlx5_3"}))
     engine.turn()
     assert ("cable", "gpu-017/mlx5_3--leaf3/12") in {(one.cause_class, one.name) for one in standing(any_engine)}
+
+
+def test_a_device_that_is_better_known_is_not_called_another() -> None:
+    """What is the same to a reader is not said to be something else."""
+    pci = Device("gpu", pci="0000:0f:00.0")
+    old = Verdict("gpu", "gpu-037/0000:0f:00.0", 0.9, "hardware", "restart_app", NOW, "why", device=pci)
+    told, is_urgent = what_changed(old, replace(old, device=replace(pci, index=0)))
+    assert (told, is_urgent) == (["its device is described anew: gpu-037/0000:0f:00.0 gpu 0000:0f:00.0"], True)
+    told, _ = what_changed(old, replace(old, name="gpu-037/1", device=Device("gpu", index=1)))
+    assert told == ["it is gpu-037/1 gpu 1, not gpu-037/0000:0f:00.0 gpu 0000:0f:00.0"]
