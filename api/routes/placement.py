@@ -19,11 +19,11 @@ from api.edge.body import described, json_of
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
 from api.server.state import Server, State
-from schedulers.policy.placement_advice import Candidate, JobNeed, PlacementAdvice, PlacementLimits, advise
+from schedulers.policy.placement_advice import JobNeed, PlacementAdvice, PlacementLimits, advise
 from schedulers.policy.settings import Policy
 from schedulers.policy.thresholds import steps
 from store.hints.control_group import ControlGroup, read_control_key
-from store.nodes.fleet import schedulable_nodes, week_scores
+from store.nodes.fleet import SchedulableNode, schedulable_nodes, week_scores
 from store.records.event import RecordError
 from store.records.hostlist import compress, expand
 from store.runs.jobs import busy_nodes
@@ -99,13 +99,11 @@ def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: Pla
         # Who names nodes knows better than we do which of them are free.
         busy = busy_nodes(connection, now, _JOBS_WITHIN) if names is None else None
         alone = _left_alone(connection, policy, [place.node for place in places], now)
-    candidates = [
-        Candidate(place, place[0] in alone, None if busy is None else place[0] not in busy) for place in places
-    ]
     node_gpus = need.gpus_per_node or policy.costs.node_gpus
     job_gpus = (need.count or 0) * node_gpus or policy.costs.job_gpus
     avoid_from = steps(policy.thresholds, policy.costs, job_gpus, node_gpus).avoid
-    found = advise(candidates, need, PlacementLimits(avoid_from, policy.thresholds.watch))
+    limits = PlacementLimits(avoid_from, policy.thresholds.watch, alone, busy)
+    found = advise(places, need, limits)
     if form.format == "hostlist":
         return Response(compress(getattr(found, form.list)) + "\n", media_type="text/plain")
     head = {
@@ -115,10 +113,10 @@ def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: Pla
         "jobs_known": None if names is not None else busy is not None,
         "unknown": [] if names is None else sorted(set(names).difference(place.node for place in places)),
     }
-    shown = _shown(candidates, found, form.limit)
+    shown = _shown(places, found, form.limit)
     with server.engine.connect() as connection:
-        weeks = week_scores(connection, fleet, [one.place.node for one in shown])
-    nodes = [_node(one, found.avoid.get(one.place.node), weeks) for one in shown]
+        weeks = week_scores(connection, fleet, [place.node for place in shown])
+    nodes = [_node(place, limits, found.avoid.get(place.node), weeks) for place in shown]
     return reply(head | _lists(found) | {"nodes": nodes})
 
 
@@ -132,12 +130,12 @@ def _left_alone(connection: sa.Connection, policy: Policy, names: Sequence[str],
     return alone.union(node for node in names if out.match(node))
 
 
-def _shown(candidates: Sequence[Candidate], found: PlacementAdvice, limit: int) -> Sequence[Candidate]:
+def _shown(places: Sequence[SchedulableNode], found: PlacementAdvice, limit: int) -> Sequence[SchedulableNode]:
     """The nodes that the answer tells of: those to avoid come before those to prefer."""
-    if len(candidates) <= limit:
-        return candidates
+    if len(places) <= limit:
+        return places
     names = {*list({**found.avoid, **dict.fromkeys(found.prefer)})[:limit]}
-    return [one for one in candidates if one.place.node in names]
+    return [place for place in places if place.node in names]
 
 
 def _lists(found: PlacementAdvice) -> dict[str, Any]:
@@ -154,8 +152,10 @@ def _lists(found: PlacementAdvice) -> dict[str, Any]:
     }
 
 
-def _node(one: Candidate, why: str | None, weeks: Mapping[str, float]) -> dict[str, Any]:
-    node, state, risk_24h, withheld, leaf, rack, domain, gpus, hint, action, hint_state = one.place
+def _node(
+    place: SchedulableNode, limits: PlacementLimits, why: str | None, weeks: Mapping[str, float]
+) -> dict[str, Any]:
+    node, state, risk_24h, withheld, leaf, rack, domain, gpus, hint, action, hint_state = place
     return {
         "node": node,
         "state": state,
@@ -166,7 +166,7 @@ def _node(one: Candidate, why: str | None, weeks: Mapping[str, float]) -> dict[s
         "nvlink_domain": domain,
         "gpus": gpus,
         "hint": None if hint is None else {"id": hint, "action": action, "state": hint_state},
-        "left_alone": one.left_alone,
-        "idle": one.idle,
+        "left_alone": node in limits.left_alone,
+        "idle": None if limits.busy is None else node not in limits.busy,
         "avoid": why,
     }

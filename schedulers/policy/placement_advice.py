@@ -1,6 +1,6 @@
 """Which nodes a job is better not given, and which it is: pure, over what is known of each.
 
-    advise(candidates, Need(count=16), Limits(avoid_from=0.07, unknown_risk=0.02))
+    advise(places, JobNeed(count=16), PlacementLimits(avoid_from=0.07, unknown_risk=0.02))
 
 A node is avoided that is out, that a live hint of ours speaks against, that has a confirmed fault, or whose risk is so
 high that avoiding it pays for a job of this size. Of a node of the control group, or one that is opted out, the risk is
@@ -8,7 +8,7 @@ not looked at: nothing is asked for its score alone. A risk that is not known is
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Literal, NamedTuple, TypeAlias
@@ -22,7 +22,10 @@ from store.records.hint import LIVE_STATES
 
 
 class FreeNode(NamedTuple):
-    """A node that a job may have: sorted by risk, then by name. `group`: what shares a leaf switch."""
+    """A node that a job may have: sorted by risk, then by name. `group`: what shares a leaf switch.
+
+    A tuple, for there are thousands.
+    """
 
     risk: float
     node: str
@@ -89,17 +92,6 @@ Why: TypeAlias = Literal["out", "hint", "faulty", "risk"]
 _SPEAKS_AGAINST = ("avoid", "cordon", "drain")
 
 
-class Candidate(NamedTuple):
-    """One node. `left_alone`: nothing may follow from its risk. `idle`: no job runs on it; None: not known.
-
-    A tuple, for there are thousands.
-    """
-
-    place: SchedulableNode
-    left_alone: bool = False
-    idle: bool | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class JobNeed:
     """What a job asks for. Without a count: all that would do, at most `limit`."""
@@ -111,10 +103,19 @@ class JobNeed:
 
 @dataclass(frozen=True, slots=True)
 class PlacementLimits:
-    """The probability within 24 h from which avoiding a node pays; and where a node stands whose risk is unknown."""
+    """What holds for all nodes.
+
+    Attributes:
+        avoid_from: the probability within 24 h from which avoiding a node pays.
+        unknown_risk: where a node stands whose risk is unknown.
+        left_alone: nodes from whose risk nothing may follow.
+        busy: nodes that run a job; None where nobody tells of jobs.
+    """
 
     avoid_from: float
     unknown_risk: float
+    left_alone: Collection[str] = frozenset()
+    busy: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +134,20 @@ class PlacementAdvice:
     short: int
 
 
-def advise(candidates: Iterable[Candidate], need: JobNeed, limits: PlacementLimits) -> PlacementAdvice:
+def advise(places: Iterable[SchedulableNode], need: JobNeed, limits: PlacementLimits) -> PlacementAdvice:
     """Sort nodes into those to avoid and those to prefer, those that no job runs on first."""
     avoid: dict[str, Why] = {}
     idle: list[tuple[float, str, SchedulableNode]] = []
     busy: list[tuple[float, str, SchedulableNode]] = []
-    for one in candidates:
-        place = one.place
-        why = why_not(one, limits.avoid_from)
+    left_alone, runs_job, gpus = limits.left_alone, limits.busy or (), need.gpus_per_node
+    for place in places:
+        node, risk, alone = place.node, place.risk_24h, place.node in left_alone
+        why = why_not(place, limits.avoid_from, alone)
         if why is not None:
-            avoid[place.node] = why
-        elif need.gpus_per_node is None or (place.gpus is not None and place.gpus >= need.gpus_per_node):
-            risk = limits.unknown_risk if one.left_alone or place.risk_24h is None else place.risk_24h
-            (busy if one.idle is False else idle).append((risk, place.node, place))
+            avoid[node] = why
+        elif gpus is None or (place.gpus is not None and place.gpus >= gpus):
+            risk = limits.unknown_risk if alone or risk is None else risk
+            (busy if node in runs_job else idle).append((risk, node, place))
     if need.count is None:  # of thousands the few that are told
         chosen = [_free(*one) for one in (sorted(idle) + sorted(busy))[: need.limit]]
     else:
@@ -153,7 +155,7 @@ def advise(candidates: Iterable[Candidate], need: JobNeed, limits: PlacementLimi
         chosen += packed(starmap(_free, busy), need.count - len(chosen))
     return PlacementAdvice(
         avoid=dict(sorted(avoid.items())),
-        prefer=[node for _risk, node, _group, _domain in chosen],
+        prefer=[free.node for free in chosen],
         usable=len(idle) + len(busy),
         busy=max(0, len(chosen) - len(idle)),
         leaves=len({free.group for free in chosen}),
@@ -162,9 +164,8 @@ def advise(candidates: Iterable[Candidate], need: JobNeed, limits: PlacementLimi
     )
 
 
-def why_not(one: Candidate, avoid_from: float) -> Why | None:
+def why_not(place: SchedulableNode, avoid_from: float, left_alone: bool = False) -> Why | None:
     """Why a node is to be avoided; None where nothing speaks against it."""
-    place = one.place
     if place.state == "out":
         return "out"
     if place.hint_action in _SPEAKS_AGAINST and place.hint_state in LIVE_STATES:
@@ -172,7 +173,7 @@ def why_not(one: Candidate, avoid_from: float) -> Why | None:
     if place.state == "faulty":
         return "faulty"
     risky = place.risk_24h is not None and place.risk_24h >= avoid_from
-    return "risk" if risky and not one.left_alone else None
+    return "risk" if risky and not left_alone else None
 
 
 def _free(risk: float, node: str, place: SchedulableNode) -> FreeNode:

@@ -1,6 +1,6 @@
 """What each detector said of a node: the parts of its incidents, where an incident joins those of a minute."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -78,17 +78,11 @@ def score_reasons(
     found: dict[str, list[Any]] = {node: [] for node, _time in keys}
     for moment in {time for _node, time in keys}:
         nodes = [node for node, time in keys if time == moment]
-        some = scores_of_some(connection, horizon_h, moment, nodes)
-        found.update((node, reasons or []) for node, _score, reasons in some)
+        named = as_rows(connection, set(nodes))
+        one = scores_beside(connection, named.c.value, horizon_h, moment)
+        query = sa.select(one.c.node, one.c.reasons).select_from(named.join(one, one.c.node == named.c.value))
+        found.update((node, reasons or []) for node, reasons in connection.execute(query))
     return found
-
-
-def scores_of_some(connection: sa.Connection, horizon_h: int, moment: datetime, nodes: Iterable[str]) -> Sequence[Any]:
-    """Node, score and reasons of those of some nodes that were scored at a moment."""
-    named = as_rows(connection, set(nodes))
-    one = scores_beside(connection, named.c.value, horizon_h, moment)
-    query = sa.select(one.c.node, one.c.score, one.c.reasons)
-    return connection.execute(query.select_from(named.join(one, one.c.node == named.c.value))).all()
 
 
 def scores_beside(

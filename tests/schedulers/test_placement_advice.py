@@ -1,23 +1,24 @@
 """Which nodes are avoided and which preferred: reasons, packing over leaves, and that nothing is in both."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.policy.placement_advice import Candidate, JobNeed, PlacementLimits, advise, why_not
+from schedulers.policy.placement_advice import JobNeed, PlacementLimits, advise, why_not
 from store.nodes.fleet import SchedulableNode
 
 FROM = 0.07
 LIMITS = PlacementLimits(FROM, unknown_risk=0.02)
 
 
-def one(node: str, leaf: str | None = "l1", risk: float | None = 0.001, gpus: int | None = 8, **more: Any) -> Candidate:
+def one(
+    node: str, leaf: str | None = "l1", risk: float | None = 0.001, gpus: int | None = 8, **more: Any
+) -> SchedulableNode:
     """A node that is well."""
-    own = {name: more.pop(name) for name in ("left_alone", "idle") if name in more}
-    place = SchedulableNode(node, more.pop("state", "ok"), risk, leaf=leaf, gpus=gpus)
-    return Candidate(place._replace(**more), **own)
+    return SchedulableNode(node, more.pop("state", "ok"), risk, leaf=leaf, gpus=gpus)._replace(**more)
 
 
 def hint(action: str, state: str) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def hint(action: str, state: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("candidate", "why"),
+    ("place", "why"),
     [
         (one("a"), None),
         (one("a", state="out"), "out"),
@@ -41,19 +42,19 @@ def hint(action: str, state: str) -> dict[str, Any]:
         (one("a", risk=0.07), "risk"),
         (one("a", risk=0.0699), None),
         (one("a", risk=None), None),
-        (one("a", risk=0.9, left_alone=True), None),
-        (one("a", state="faulty", left_alone=True), "faulty"),
     ],
 )
-def test_why_a_node_is_avoided(candidate: Candidate, why: str | None) -> None:
-    """What is certain before what is likely; a proposal or a shadow asks nothing yet."""
-    assert why_not(candidate, FROM) == why
+def test_why_a_node_is_avoided(place: SchedulableNode, why: str | None) -> None:
+    """What is certain before what is likely; a proposal or a shadow asks nothing yet. Of one that is left alone the
+    risk alone is not looked at."""
+    assert why_not(place, FROM) == why
+    assert why_not(place, FROM, left_alone=True) == (None if why == "risk" else why)
 
 
 def test_without_a_count_all_are_preferred_by_risk() -> None:
     """One whose risk is not known stands between the well and the doubtful; so does one of the control group."""
-    nodes = [one("d", risk=0.05), one("b", risk=None), one("a", risk=0.001), one("c", risk=0.06, left_alone=True)]
-    found = advise(nodes, JobNeed(), LIMITS)
+    nodes = [one("d", risk=0.05), one("b", risk=None), one("a", risk=0.001), one("c", risk=0.06)]
+    found = advise(nodes, JobNeed(), replace(LIMITS, left_alone={"c"}))
     assert found.prefer == ["a", "b", "c", "d"]
     assert (found.avoid, found.short, found.leaves) == ({}, 0, 1)
 
@@ -66,24 +67,26 @@ def test_without_a_count_the_best_of_many_are_preferred() -> None:
 
 def test_idle_nodes_come_before_those_that_run_a_job() -> None:
     """Whatever their risk; of which nothing is known counts as idle, for then nothing is known of any."""
-    nodes = [one("a", idle=False), one("b", risk=0.05, idle=True), one("c", risk=0.001, idle=False)]
-    found = advise(nodes, JobNeed(), LIMITS)
+    nodes = [one("a"), one("b", risk=0.05), one("c", risk=0.001)]
+    limits = replace(LIMITS, busy={"a", "c"})
+    found = advise(nodes, JobNeed(), limits)
     assert (found.prefer, found.busy) == (["b", "a", "c"], 2)
-    assert advise(nodes, JobNeed(limit=1), LIMITS).busy == 0
+    assert advise(nodes, JobNeed(limit=1), limits).busy == 0
     assert advise([one("a"), one("b", risk=0.05)], JobNeed(), LIMITS).busy == 0
 
 
 def test_a_job_is_packed_on_idle_nodes_and_on_busy_ones_only_where_those_are_too_few() -> None:
     """An idle pair on two leaves is better than a whole leaf that somebody has."""
-    nodes = [one("a0", "a", idle=True), one("b0", "b", idle=True)] + [one(f"c{i}", "c", idle=False) for i in range(4)]
-    found = advise(nodes, JobNeed(2), LIMITS)
+    nodes = [one("a0", "a"), one("b0", "b")] + [one(f"c{i}", "c") for i in range(4)]
+    limits = replace(LIMITS, busy={f"c{i}" for i in range(4)})
+    found = advise(nodes, JobNeed(2), limits)
     assert (found.prefer, found.leaves, found.busy, found.short) == (["a0", "b0"], 2, 0, 0)
-    more = advise(nodes, JobNeed(4), LIMITS)
+    more = advise(nodes, JobNeed(4), limits)
     assert (more.prefer, more.leaves, more.busy, more.short) == (["a0", "b0", "c0", "c1"], 3, 2, 0)
-    assert advise(nodes, JobNeed(9), LIMITS).short == 3
+    assert advise(nodes, JobNeed(9), limits).short == 3
 
 
-def leaf(name: str, *risks: float) -> list[Candidate]:
+def leaf(name: str, *risks: float) -> list[SchedulableNode]:
     """The nodes of a leaf."""
     return [one(f"{name}{i}", name, risk) for i, risk in enumerate(risks)]
 
@@ -141,12 +144,12 @@ def test_nodes_without_a_leaf_go_by_their_rack_or_stand_alone() -> None:
 )
 def test_no_node_is_in_both_lists(nodes: list[tuple[str | None, float | None, str]], count: int | None) -> None:
     """Every node is in one of them, where all are asked for; the order they come in does not matter."""
-    candidates = [one(f"n{i}", place, risk, state=state) for i, (place, risk, state) in enumerate(nodes)]
-    found = advise(candidates, JobNeed(count), LIMITS)
+    places = [one(f"n{i}", leaf, risk, state=state) for i, (leaf, risk, state) in enumerate(nodes)]
+    found = advise(places, JobNeed(count), LIMITS)
     assert not found.avoid.keys() & set(found.prefer)
     assert len(set(found.prefer)) == len(found.prefer)
     usable = len(nodes) - len(found.avoid)
     assert len(found.prefer) == (usable if count is None else min(usable, count))
     assert found.usable == usable
     assert found.short == (0 if count is None else max(0, count - usable))
-    assert advise(candidates[::-1], JobNeed(count), LIMITS) == found
+    assert advise(places[::-1], JobNeed(count), LIMITS) == found
