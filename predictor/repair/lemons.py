@@ -96,7 +96,7 @@ def _recurrence(reported: NodeFindings) -> RepairReason:
     times = f", and {more} more time{'' if more == 1 else 's'} like this" if more else ""
     return RepairReason(
         "recurrences",
-        f"{again.what} of {again.device.words(again.name)} came back on {_day(again.start)}, after the repair that "
+        f"{again.words} of {again.device.words(again.name)} came back on {_day(again.start)}, after the repair that "
         f"ended on {_day(ended)}{times}",
         incidents=_ids([fault for pair in reported.recurrences for fault in (pair[0], pair[2])]),
     )

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from predictor.history.families import family_of, is_serious
 from store.nodes.inventory import read_nodes
 from store.records.event import Device
+from store.records.fault_catalog import kind_description
 from store.records.hostlist import expand
 from store.records.job import FAILED_STATES
 from store.records.node import Node
@@ -66,6 +67,12 @@ class NodeFault:
     def what(self) -> str:
         """`xid 79`, `ecc_dbe`: what a vendor counts by."""
         return self.kind if self.code is None else f"{self.kind} {self.code}"
+
+    @property
+    def words(self) -> str:
+        """`xid 79`, `GPU memory errors that could not be corrected (ecc_dbe)`: the same in a sentence."""
+        meaning = kind_description(self.kind, None, "error", "hardware") if self.code is None else None
+        return self.what if meaning is None else f"{meaning} ({self.what})"
 
     @property
     def part(self) -> str:

@@ -15,6 +15,7 @@ from fleet_store import RECEIVED, day, node, outage, xid
 from diagnosis.incidents.incidents_table import update_incidents
 from predictor.repair.export import RMA_COLUMNS, report_json, rma_csv
 from predictor.repair.lemons import Lemon, RepairList, repair_list
+from predictor.repair.records import NodeFault
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes, append_outages
 from store.records.event import Device, Event, with_id
@@ -149,6 +150,14 @@ def test_a_fault_that_comes_back_after_a_repair_names_the_part(engine: sa.Engine
     assert set(line.incidents) <= known
     assert lemon.next_step == "Exchange gpu 0000:0f:00.0: the same fault came back after a repair."
     assert [repair.came_back for repair in lemon.repairs] == [True, True, True, True, False]
+
+
+def test_a_fault_without_a_code_is_told_by_what_it_means() -> None:
+    """A technician does not know our name of a kind; a vendor's count goes by it."""
+    fault = NodeFault("i", BAD, AT, AT, "ecc_dbe", None, "none", "{}", None, "", "ecc_double", serious=True)
+    assert fault.words == "GPU memory errors that could not be corrected (ecc_dbe)"
+    assert replace(fault, kind="xid", code=48).words == "xid 48"
+    assert replace(fault, kind="of_a_site").words == "of_a_site"
 
 
 def test_a_part_that_only_shares_the_blame_is_not_accused(engine: sa.Engine) -> None:
