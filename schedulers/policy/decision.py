@@ -18,7 +18,16 @@ from schedulers.policy.breaker import Group, HoldCalls, TrippedGroup, code_of, g
 from schedulers.policy.budget import HoldBudget
 from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, avoids, holds
 from schedulers.policy.kill_switch import asks_anew
-from schedulers.policy.proposal import RANK, Proposal, began_of, is_refused, is_unfounded, proposal_of, validity_of
+from schedulers.policy.proposal import (
+    RANK,
+    Proposal,
+    began_of,
+    ground,
+    is_refused,
+    is_unfounded,
+    proposal_of,
+    validity_of,
+)
 from schedulers.policy.settings import Mode, Policy, quiet_now, version_of
 from store.hints.stops import Trip
 from store.records.event import format_time
@@ -80,7 +89,7 @@ def within_limits(
             evidence = replace(proposal.evidence, review=_reset(proposal.facts, review), code=code_of(proposal.facts))
             granted.append(replace(proposal, evidence=evidence))
         else:
-            call = RefusedHold(_incident_or_score(proposal), since[proposal.node])
+            call = RefusedHold(ground(proposal.evidence), since[proposal.node])
             less = replace(proposal, action="avoid", evidence=replace(proposal.evidence, held=why, call=call))
             taking = inputs.avoid_takes
             granted.append(_avoided(less, open_hints.get(less.node), limits, policy) if taking else less)
@@ -146,11 +155,7 @@ def _reset(facts: NodeFacts, trips: Mapping[Group, Trip]) -> bool:
 def _called(proposal: Proposal, open_hint: Hint | None, now: datetime) -> datetime:
     """Since when a node has called for a hold for this incident, as it was first seen here."""
     call = None if open_hint is None else open_hint.evidence.call
-    return call.since if call is not None and call.incident == _incident_or_score(proposal) else now
-
-
-def _incident_or_score(proposal: Proposal) -> str:
-    return proposal.evidence.incident or proposal.evidence.verdict or "score"
+    return call.since if call is not None and call.incident == ground(proposal.evidence) else now
 
 
 # What a hint waits for in place of quiet hours.

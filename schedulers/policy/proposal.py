@@ -157,9 +157,20 @@ def is_opted_out(node: str, policy: Policy) -> bool:
     return any(fnmatchcase(node, pattern) for pattern in policy.opt_out)
 
 
+def ground(evidence: Evidence) -> str:
+    """What speaks for a hint: an incident's id, a verdict's, or `score`."""
+    return evidence.incident or evidence.verdict or "score"
+
+
 def is_refused(proposal: Proposal, hint: Hint | None) -> bool:
-    """Whether a person has said no to this, or to more than this, and nothing new has happened since."""
-    if hint is None or RANK[proposal.action] > RANK[hint.action]:
+    """Whether a person has said no to this, or to more than this, and nothing new has happened since.
+
+    Who ends a hint that a limit had lowered says no to what was called for, not to what was left of it alone.
+    """
+    if hint is None:
+        return False
+    lowered = hint.evidence.held is not None and ground(hint.evidence) == ground(proposal.evidence)
+    if RANK[proposal.action] > RANK[hint.action] and not lowered:
         return False
     ended = closed_at(hint)
     began = began_of(proposal.facts)

@@ -162,6 +162,21 @@ def test_a_person_who_said_no_is_not_asked_again() -> None:
     assert actions(decided([NodeFacts("a", score=0.5)], [lapsed])) == {"a": "avoid"}
 
 
+def test_who_ends_what_a_limit_had_lowered_says_no_to_what_was_called_for() -> None:
+    """A cordon that the budget made an avoid: released, it does not come back as the cordon a second later."""
+    node, other = NodeFacts("a", fault=fault("a", hours_ago=2)), fault("a", hours_ago=0.5)
+    full = replace(WIDE, budgets=Budgets(1, 100.0, 1000, 1000, 1000))
+    ((lowered, _),) = decided([node, sick(NodeFacts("b"))], [hint("b", state="confirmed")], full).changed
+    assert (lowered.action, lowered.evidence.held is not None) == ("avoid", True)
+    for state in ("released", "withdrawn"):
+        closed = StateChange("alice", NOW - HOUR)
+        ended = replace(lowered, state=state, evidence=replace(lowered.evidence, closed=closed))
+        assert decided([node], [ended]) == Decision(), state
+        assert actions(decided([replace(node, fault=other)], [ended])) == {"a": "cordon"}, "a new fault"
+    asked = replace(lowered, state="withdrawn", evidence=Evidence(score=0.5, closed=StateChange("alice", NOW - HOUR)))
+    assert actions(decided([node], [asked])) == {"a": "cordon"}, "an avoid by score: more is called for"
+
+
 def test_a_release_of_our_own_does_not_count_as_a_no() -> None:
     """The node may fall ill again."""
     ended = hint("a", state="released", closed=StateChange("policy", NOW - HOUR))
