@@ -67,7 +67,8 @@ def get_hints(_who: Reader, server: Server, query: Annotated[HintQuery, Query()]
     mark = (cursor.time, cursor.id) if cursor else None
     states = None if query.state is None else OPEN_STATES if query.state == "open" else (query.state,)
     with server.engine.connect() as connection:
-        rows = hint_page(connection, states, query.node, mark, query.limit + 1)
+        node = query.node and server.names.asked(query.node)
+        rows = hint_page(connection, states, node, mark, query.limit + 1)
         items, following = page_of(rows, query.limit, newest=True, time="created")
         items = _shown(server, connection, items)
     return listing(items, following)

@@ -16,6 +16,7 @@ from store.database.connections import transact
 from store.database.coordination import read_marks
 from store.database.known_nodes import INVENTORY, OPERATOR, append_named, known_names, replace_known
 from store.nodes.known_names import KnownNames, NodeAliases
+from store.records.event import RecordError
 from store.records.hostlist import expand
 
 _log = logging.getLogger(__name__)
@@ -30,6 +31,13 @@ class InventoryNames:
         self._is_written = False
         self._mark: int | None = None
         self.now = KnownNames()
+
+    def asked(self, text: str) -> str:
+        """The name of the node that a question means, by any of its names; what is no name is asked for as it is."""
+        try:
+            return self.now.canonical(text)
+        except RecordError:
+            return text
 
     def refresh(self, engine: sa.Engine, said: InventorySettings) -> None:
         """See what has changed: the operator's words, or the inventory by its mark.

@@ -8,6 +8,7 @@ import urllib.parse
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 
 import click
 import orjson
@@ -68,7 +69,24 @@ def _hints(name: str, server: str, access: ServerAccess) -> object:
     query = urllib.parse.urlencode({"node": name, "limit": _MOST_HINTS})
     with open_api(server, access, f"hints?{query}") as reply:
         answer = orjson.loads(reply.read(_MOST_BYTES))
-    return answer.get("items") if isinstance(answer, dict) else None
+    items = answer.get("items") if isinstance(answer, dict) else None
+    if items == []:
+        _check_known(name, server, access)
+    return items
+
+
+def _check_known(name: str, server: str, access: ServerAccess) -> None:
+    """A node that is well has no hints, and neither has one whose name is wrong.
+
+    Raises:
+        OSError: the server has not heard of it, or does not answer.
+    """
+    try:
+        open_api(server, access, f"nodes/{urllib.parse.quote(name, safe='')}/gpus").close()
+    except HTTPError as error:
+        if error.code != 404:
+            raise
+        raise OSError(f"the server knows no such node; {server}/api/v1/nodes lists those it knows") from None
 
 
 def _settle(name: str, found: NodeHints, settings: SlurmSettings) -> None:

@@ -346,8 +346,18 @@ def withdraw_command(ident: str, url: str) -> None:
 def release_command(node: str, url: str) -> None:
     """Say that a node is well: ends our open hints of it."""
     from schedulers.lifecycle.operator_actions import release_node
+    from store.database.known_nodes import known_names
+    from store.nodes.known_names import KnownNames
+    from store.records.event import RecordError
 
-    _say(_carry_out(url, lambda connection, now: release_node(connection, node, now, person())))
+    def release(connection: sa.Connection, now: datetime) -> list[Hint]:
+        try:
+            name = KnownNames(known_names(connection)).canonical(node)
+        except RecordError as error:
+            raise Failure(str(error)) from error
+        return release_node(connection, name, now, person())
+
+    _say(_carry_out(url, release))
 
 
 def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], list[Hint]]) -> list[Hint]:

@@ -33,7 +33,7 @@ def judge(items: object, node: str, now: datetime) -> NodeHints:
     """
     if not isinstance(items, list):
         raise HintsError("the server's answer has no items")
-    hints = [_order(item) for item in items if _is_of(item, node)]
+    hints = [_order(item, node) for item in items if _is_of(item, node)]
     live = [order for order, state in hints if state in LIVE_STATES and order.valid_until > now]
     gravest = min(live, key=lambda order: order.action != "drain", default=None)
     return NodeHints(gravest, frozenset(_over(hints, now)))
@@ -45,13 +45,19 @@ def _is_of(item: object, node: str) -> bool:
         raise HintsError("a hint of the server's is no object")
     found = item.get("evidence")
     is_control = isinstance(found, dict) and evidence_of(found).control
-    return item.get("node") == node and item.get("action") in _HARD and not item.get("job") and not is_control
+    is_own = _short(str(item.get("node"))) == _short(node)
+    return is_own and item.get("action") in _HARD and not item.get("job") and not is_control
 
 
-def _order(item: Mapping[str, Any]) -> tuple[Order, str]:
+def _short(name: str) -> str:
+    """The name without its domain: the server tells of a node by the name that its inventory has."""
+    return name.partition(".")[0].lower()
+
+
+def _order(item: Mapping[str, Any], node: str) -> tuple[Order, str]:
     try:
         until = datetime.fromisoformat(item["valid_until"])
-        order = Order(item["node"], item["id"], _HARD[item["action"]], str(item["reason"]), until)
+        order = Order(node, item["id"], _HARD[item["action"]], str(item["reason"]), until)
         return order, item["state"]
     except (KeyError, TypeError, ValueError) as error:
         raise HintsError(f"a hint of the server's cannot be read: {error!r}") from error

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from real.foreshock import free_port, serve
 
 from cli.main import foreshock
+from schedulers.slurm.health import judge
 from store.database.connections import migrate, open_database, writing
 from store.hints.hint_log import save_hint
 from store.records.hint import Hint
@@ -125,6 +126,15 @@ def test_an_answer_that_is_none_is_no_fault_of_the_node(body: bytes, status: int
     assert "nothing is known of gpu-017" in result.stderr
 
 
+def test_a_hint_is_of_the_node_by_its_short_name_too() -> None:
+    """The server tells of it by the name that its inventory has; Slurm is told the name that was asked with."""
+    with answering(told(hint())) as (url, asked):
+        result = run(url, "gpu-017.cluster.local")
+    assert (result.exit_code, len(asked)) == (3, 1)
+    assert judge([hint()], "gpu-017.cluster.local", NOW).open.node == "gpu-017.cluster.local"  # type: ignore[union-attr]
+    assert judge([hint()], "gpu-018.cluster.local", NOW).open is None
+
+
 def test_a_server_that_is_away_is_no_fault_of_the_node() -> None:
     """Nor one that is no address: that is bad usage."""
     assert run(f"http://127.0.0.1:{free_port()}", "gpu-017", "--timeout", "1").exit_code == 0
@@ -142,15 +152,22 @@ def test_a_real_server_s_hint_is_understood_by_the_script(tmp_path: Path) -> Non
         save_hint(connection, live, NOW, {})
     engine.dispose()
     config = tmp_path / "foreshock.yaml"
-    config.write_text("intervals: {policy_s: 0, dispatch_s: 0, score_s: 0}\n")
+    config.write_text(
+        "intervals: {policy_s: 0, dispatch_s: 0, score_s: 0}\ninventory: {nodes: 'gpu-[017-018]'}\n", encoding="utf-8"
+    )
     with serve(database, tmp_path, "--config", str(config)) as server:
         settings = tmp_path / "health.conf"
         settings.write_text(f"FORESHOCK_SERVER={server.url}\nFORESHOCK={Path(sys.executable).parent}/foreshock\n")
         environment = {"SLURMD_NODENAME": "gpu-017", "FORESHOCK_HEALTH_CONF": str(settings)}
         found = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, check=False)
         other = subprocess.run([SCRIPT], env={**environment, "SLURMD_NODENAME": "gpu-018"}, check=False)
+        whole, well, wrong = (run(server.url, name) for name in ("gpu-017.cluster.local", "gpu-018", "gpu-17"))
     assert (found.returncode, found.stdout) == (1, "ERROR:  foreshock:  Xid 79 id=h-1\n"), found.stderr
     assert other.returncode == 0
+    assert (whole.exit_code, whole.stdout) == (3, "ERROR:  foreshock:  Xid 79 id=h-1\n")
+    assert (well.exit_code, well.output) == (0, "")
+    assert (wrong.exit_code, wrong.stdout) == (0, "")
+    assert "the server knows no such node" in wrong.stderr
     assert subprocess.run([SCRIPT], env=environment, capture_output=True, check=False).returncode == 0  # it is away
     assert os.access(SCRIPT, os.X_OK)
     settings.write_text("FORESHOCK_SERVER=http://x\nFORESHOCK=/nowhere/foreshock\n")
