@@ -164,6 +164,11 @@ def spares(url: str, run: str | None, confidence: float, as_json: bool) -> None:
         print_json(advice)
         return
     who = f"run {run!r}" if run else "the cluster"
+    if not advice["inputs"]["outages"]:
+        print_text(
+            f"{who}: no unplanned outage is told of {advice['inputs']['node_days']:.4g} node-days: how many spares are "
+            f"needed is not known (repairs are taken to last {span(advice['inputs']['mttr_s'])})"
+        )
     print_text(
         f"{who}: keep {advice['spares']} spare nodes for {advice['inputs']['nodes']} "
         f"({advice['spares_low']} to {advice['spares_high']} within the rate's 95 % interval)"

@@ -88,10 +88,17 @@ def mtbf_rows(rates: ComponentRatesJson) -> list[dict[str, str]]:
 def spares_lines(advice: SparesAdviceJson) -> list[str]:
     """What to do first, then why; each line is Markdown."""
     inputs = advice.inputs
+    if not inputs.outages:
+        most = "" if advice.spares_high is None else f": up to {words.many(advice.spares_high, 'node')}"
+        return [
+            f"**How many nodes to keep spare is not known yet{most}.**",
+            f"No unplanned outage is told of {words.count(inputs.node_days)} node-days; a repair is taken to last "
+            f"{words.duration(inputs.mttr_s)}.",
+            "Outages are read from the scheduler, or from a file (docs/outages.md).",
+        ]
     spare = words.many(advice.spares, "node") if advice.spares else "no node"
-    measured = f"{words.many(inputs.outages, 'unplanned outage') if inputs.outages else 'no unplanned outage'} in "
-    measured += f"{words.count(inputs.node_days)} node-days"
-    measured += f", each {words.duration(inputs.mttr_s)} long on average" if inputs.outages else ""
+    measured = f"{words.many(inputs.outages, 'unplanned outage')} in {words.count(inputs.node_days)} node-days"
+    measured += f", each {words.duration(inputs.mttr_s)} long on average"
     lines = [
         f"**Keep {spare} spare: enough {words.share(advice.confidence, 0)} of the time.**",
         f"On average {advice.expected_down:.1f} of {words.count(inputs.nodes)} nodes are down.",

@@ -106,6 +106,8 @@ def read_service(connection: sa.Connection) -> Service | None:
 def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str | None = None) -> dict[str, Any]:
     """The advised number of spare nodes, for the cluster or for one run's size, as plain values.
 
+    Without any outage nobody knows how long a repair takes: a day is assumed, or no rate would call for a spare.
+
     Raises:
         NoRecordsError: no node or no time is known, or not the run.
     """
@@ -116,7 +118,7 @@ def spares_advice(connection: sa.Connection, confidence: float = 0.99, run: str 
         nodes=service.nodes if run is None else _nodes_of_run(connection, run),
         outages=service.outages,
         node_days=service.node_days,
-        mttr_s=service.mttr_s,
+        mttr_s=service.mttr_s if service.outages else spares.ASSUMED_REPAIR_S,
         mttr_low_s=service.mttr_low_s,
         mttr_high_s=service.mttr_high_s,
     )

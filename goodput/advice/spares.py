@@ -17,6 +17,8 @@ from goodput.timeline import DAY_S
 FORMULA = "least n with P(Binomial(N, p) <= n) >= confidence; p = r T / (1 + r T), T = mean time to repair"
 # Sizes that the count is told for beside the asked one, in nodes.
 SCALES = (128, 512, 1_250, 2_048, 12_500)
+# Between a driver's reload and the swap of a board: one to 72 hours (FIELD B5, the author's estimate there).
+ASSUMED_REPAIR_S = DAY_S
 SOURCE = "P99 of the binomial as ByteRobust sizes its standby nodes; FIELD B5"
 
 

@@ -187,6 +187,16 @@ def test_one_spare_and_one_outage_are_singular() -> None:
     )[0].startswith("**Keep no node spare")
 
 
+def test_without_an_outage_no_number_of_spares_is_sold_as_known() -> None:
+    """Nobody has seen how often a node fails, nor how long it is gone."""
+    inputs = SparesInputsJson(nodes=12_500, outages=0, node_days=10.0, mttr_s=86_400.0)
+    lines = spares_lines(
+        SparesAdviceJson(inputs=inputs, spares=0, spares_high=3_000, confidence=0.99, expected_down=0.0)
+    )
+    assert lines[0] == "**How many nodes to keep spare is not known yet: up to 3,000 nodes.**"
+    assert lines[1] == "No unplanned outage is told of 10 node-days; a repair is taken to last 24 h."
+
+
 def test_rows_of_nothing_are_no_rows() -> None:
     """Empty answers make empty tables."""
     assert frames.incident_rows([], NOW) == frames.event_rows([], NOW) == frames.outage_rows([], NOW) == []

@@ -162,6 +162,17 @@ def test_spares_advice_counts_service_days_and_unplanned_outages(engine: sa.Engi
             spares_advice(connection, run="other")
 
 
+def test_without_an_outage_the_spares_are_not_sure_to_be_none(engine: sa.Engine) -> None:
+    """Two nodes over ten days may fail every fifth day, each for as long as a repair takes: a day is assumed."""
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node("gpu-1"), Node("gpu-2")])
+        append_events(connection, [Event(at(day), "gpu-1", "kernel", "xid", code=13) for day in (0, 864_000)], RECEIVED)
+    with engine.begin() as connection:
+        told = spares_advice(connection)
+    assert (told["inputs"]["outages"], told["inputs"]["mttr_s"]) == (0, 86_400.0)
+    assert (told["spares"], told["spares_low"], told["spares_high"]) == (0, 0, 2)
+
+
 def test_spares_advice_needs_nodes_and_time(engine: sa.Engine) -> None:
     """An empty store has neither; a run without a node count has no size."""
     with engine.begin() as connection, pytest.raises(NoRecordsError, match="knows no nodes"):
