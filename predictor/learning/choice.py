@@ -3,8 +3,8 @@
     learned = learn(lesson, prior=packaged())
     learned.model, learned.kind, learned.why      # over all columns, whatever won
 
-Trees, an additive hazard that starts from a prior, their mean, and the prior alone are tried on the same rows, which
-they had not seen (`contenders.py`). The best of them serves only if it beats both baselines there: by average
+Trees and an additive hazard that starts from a prior are tried on the same rows, which they had not seen. Their mean,
+in which each counts by what it was worth there (`shares.py`), serves only if it beats both baselines: by average
 precision, and by recall in the top 5 %. Otherwise the better baseline serves with the rates of its groups of nodes, and
 says so. Where too few outages came to show anything, the prior serves alone; without a prior history does: a ranking
 that learns nothing cannot have learned chance.
@@ -18,19 +18,21 @@ import numpy as np
 from sklearn.metrics import average_precision_score
 
 from predictor.dataset.folds import PURGE_MARGIN_H
-from predictor.hazard.blend import HazardBlend, no_trees
+from predictor.hazard.blend import HazardBlend
+from predictor.hazard.hazard import HazardEvidence
 from predictor.hazard.prior import Prior
 from predictor.history.arrays import HOUR_MS, Bools, Floats, Ints
-from predictor.learning.contenders import (
-    CONTENDERS,
-    PRIOR,
+from predictor.learning.shares import (
+    BLEND,
     TREES,
-    best_of,
-    contenders,
+    MeanShare,
+    additive,
+    blended,
+    compared,
     expected_rate,
+    fold_hazards,
     known_before,
-    level_of,
-    made,
+    outages_of,
 )
 from predictor.learning.training_set import TrainingSet
 from predictor.model.baselines import BASELINES, Baseline, Kind
@@ -118,6 +120,8 @@ def try_on_folds(lesson: TrainingSet, settings: FitSettings) -> FoldTrial | None
 
 
 HISTORY = "history_count"
+_KINDS: Mapping[str, Kind] = {TREES: "gbt", BLEND: "blend"}
+_WORDS = {TREES: "trees", BLEND: "trees and additive hazard"}
 _FOLDS = f"the last {len(ORIGINS)} folds"
 
 
@@ -150,27 +154,37 @@ def learn(lesson: TrainingSet, settings: FitSettings | None = None, prior: Prior
         why = _too_few(lesson)
         if known is None:
             return _of_rates(lesson, lesson.baselines[HISTORY], f"{lesson.baselines[HISTORY].words}: {why}", settings)
-        alone = made(PRIOR, lesson, no_trees(), known)
-        return ModelChoice(alone, "prior", f"{CONTENDERS[PRIOR].words}: {why}", settings, {})
-    trials = contenders(lesson, trial.seen, origins(lesson), known)
-    best, compared = best_of(lesson, trial.rows, trials)
-    figures = _figures(lesson, trial, trials)
-    figures = {name: one | compared.get(name, {}) for name, one in figures.items()}
-    unbeaten, why = choose(figures, lesson.baselines, best)
+        return ModelChoice(additive(lesson, known), "prior", f"prior of other clusters: {why}", settings, {})
+    name, trials, line, weight = _tried(lesson, trial, known)
+    by_name = compared(lesson, trial.rows, trials)
+    figures = {one: found | by_name.get(one, {}) for one, found in _figures(lesson, trial, trials).items()}
+    unbeaten, why = choose(figures, lesson.baselines, name)
     if unbeaten is not None:
         return _of_rates(lesson, unbeaten, why, settings, figures, expected_rate(lesson, known))
-    lines = [CalibrationLine(offset=level_of(best, trials))]
-    seen = trials[best].through(lines[0])
-    if best != PRIOR:
-        lines.append(sharpened(seen))
-        seen = seen.through(lines[1])
+    seen = trials[name].through(line)
+    lines = [line, sharpened(seen)]
     if trial.outages >= LEAST_OUTAGES:
-        lines.append(calibrate(seen, trial.last))
+        lines.append(calibrate(seen.through(lines[1]), trial.last))
     trees = lesson.fit(settings)
-    model = trees if best == TREES or known is None else made(best, lesson, trees, known)
-    for line in lines:
-        model = with_calibration(model, line)
-    return ModelChoice(model, CONTENDERS[best].kind, why, settings, figures)
+    model: Forest | HazardBlend = trees
+    if known is not None:
+        model, why = blended(lesson, trees, known, weight), f"{why}; the additive hazard counts {weight:.0%}"
+    for one in lines:
+        model = with_calibration(model, one)
+    return ModelChoice(model, _KINDS[name], why, settings, figures)
+
+
+def _tried(
+    lesson: TrainingSet, trial: FoldTrial, known: HazardEvidence | None
+) -> tuple[str, dict[str, HeldOutScores], CalibrationLine, float]:
+    """What is to serve by its name, what each said of the folds' rows, the line that gives the mean back its level, and
+    how much the additive hazard counts."""
+    if known is None:
+        return TREES, {TREES: trial.seen}, CalibrationLine(), 0.0
+    hazards = fold_hazards(lesson, trial.seen, origins(lesson), known)
+    share = MeanShare.of(hazards)
+    weight = float(share.weight(outages_of(lesson)))
+    return BLEND, hazards.trials(share), CalibrationLine(offset=hazards.level(weight)), weight
 
 
 def _of_rates(
@@ -192,7 +206,7 @@ def with_calibration(model: Forest | HazardBlend, line: CalibrationLine) -> Fore
 
 
 def _figures(lesson: TrainingSet, trial: FoldTrial, trials: Mapping[str, HeldOutScores]) -> dict[str, Any]:
-    """What each contender and the baselines reach on the same rows."""
+    """What each of those that learned and the baselines reach on the same rows."""
     kept = np.zeros(len(lesson.positive), dtype=np.bool_)
     kept[trial.rows] = True
     judged = lesson.only(kept)
@@ -231,7 +245,7 @@ def _too_few(lesson: TrainingSet) -> str:
 def choose(
     figures: Mapping[str, Any], baselines: Mapping[str, Baseline] = BASELINES, learned: str = TREES
 ) -> tuple[Baseline | None, str]:
-    """The baseline that serves, None for what was learned (the best of the contenders); and why, in words.
+    """The baseline that serves, None for what was learned; and why, in words.
 
     A recall counts as lower if it is so by more than one standard error.
     """
@@ -245,7 +259,7 @@ def choose(
         against += ", a difference that chance explains"
     if unbeaten:
         return baselines[best], f"{words}: the model did not beat it on {_FOLDS}: {against}"
-    return None, f"{CONTENDERS[learned].words}: ahead of both baselines on {_FOLDS}: {against} ({words})"
+    return None, f"{_WORDS[learned]}: ahead of both baselines on {_FOLDS}: {against} ({words})"
 
 
 def _beats(mine: dict[str, Any], other: dict[str, Any]) -> bool:

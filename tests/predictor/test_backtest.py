@@ -44,7 +44,7 @@ def test_the_report_has_the_promised_keys_and_finds_the_lemons(engine: sa.Engine
     ] * 3  # of 1, 5 and 10 of 48 nodes; the last of 25 days has no known answer
     assert report["lists"][0]["hit"] <= report["lists"][-1]["hit"]
     assert len(report["served"]) == len(report["folds"])
-    assert {one["kind"] for one in report["served"]} <= {"gbt", "history", "rules"}
+    assert {one["kind"] for one in report["served"]} <= {"blend", "history", "rules"}
     assert all("the last 2 folds" in one["why"] and one["settings"]["leaves"] for one in report["served"])
 
 

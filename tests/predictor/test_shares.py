@@ -1,4 +1,4 @@
-"""What may serve beside the trees: tried on the same rows, chosen by what came, and served as it was judged."""
+"""Trees and an additive hazard together: each by what it was worth on the same rows, and served as it was judged."""
 
 from dataclasses import replace
 
@@ -6,21 +6,25 @@ import numpy as np
 import pytest
 from lessons import lesson
 
-from predictor.hazard.blend import loaded, log_hazard, log_odds_of, stored
+from predictor.hazard.blend import HazardBlend, loaded, log_hazard, stored
 from predictor.hazard.prior import packaged
+from predictor.history.arrays import Bools, Floats
 from predictor.learning.choice import baseline_rates, learn, origins, try_on_folds
-from predictor.learning.contenders import (
+from predictor.learning.shares import (
     BLEND,
-    CONTENDERS,
     HAZARD,
     PRIOR,
     TREES,
-    best_of,
-    contenders,
+    WORTHS,
+    FoldHazards,
+    MeanShare,
+    additive,
+    blended,
+    compared,
     expected_rate,
+    fold_hazards,
     known_before,
-    level_of,
-    made,
+    outages_of,
 )
 from predictor.learning.training_set import TrainingSet
 from predictor.live.reasons import explain, references
@@ -37,13 +41,15 @@ def whole() -> TrainingSet:
     return lesson(nodes=120, days=40, sign=0.5)
 
 
-def test_the_best_of_the_folds_serves_and_the_card_says_by_how_much(whole: TrainingSet) -> None:
-    """Its log loss is the least; those beside the trees have their gain on them, with an interval."""
+def test_the_mean_serves_and_the_card_says_what_each_was_worth(whole: TrainingSet) -> None:
+    """How much the hazard counts, each one's log loss, and of those beside the trees their gain on them."""
     learned = learn(whole, QUICK, packaged())
-    losses = {name: learned.figures[name]["log_loss"] for name in CONTENDERS}
-    best = min(losses, key=lambda name: losses[name])
-    assert learned.kind == CONTENDERS[best].kind
-    assert learned.why.startswith(f"{CONTENDERS[best].words}: ahead of both baselines")
+    assert learned.kind == "blend"
+    assert isinstance(learned.model, HazardBlend)
+    assert 0 < learned.model.weight < 1
+    assert learned.why.startswith("trees and additive hazard: ahead of both baselines")
+    assert learned.why.endswith(f"the additive hazard counts {learned.model.weight:.0%}")
+    losses = {name: learned.figures[name]["log_loss"] for name in (TREES, HAZARD, BLEND, PRIOR)}
     assert "over_trees" not in learned.figures[TREES]
     for name in (HAZARD, BLEND, PRIOR):
         low, high = learned.figures[name]["over_trees"]["log_loss"]
@@ -63,18 +69,36 @@ def test_without_a_prior_there_are_trees_alone(whole: TrainingSet) -> None:
         assert expected_rate(other, None) is PUBLISHED
 
 
-def test_who_is_surely_better_is_chosen(whole: TrainingSet) -> None:
-    """Scores that know the answer win over those that do not, whoever gives them; where all are equal the trees do."""
+def hazards_of(trees: Floats, added: Floats, positive: Bools) -> FoldHazards:
+    """Log-odds that both told of rows, learned from a hundred outages."""
+    seen = HeldOutScores(trees, positive, np.ones(len(positive)))
+    logs = log_hazard(added)
+    return FoldHazards(log_hazard(trees), logs, logs, np.full(len(positive), 100), seen)
+
+
+def test_who_knew_the_answer_counts_more(whole: TrainingSet) -> None:
+    """Of scores that tell and scores that do not the former get nearly all, whoever gives them; of equals neither."""
+    positive, rows = whole.positive, np.arange(len(whole.positive))
+    blind, seeing = np.full(len(rows), -4.0), np.where(positive, 0.0, -5.0)
+    for_hazard, for_trees, equal = (
+        MeanShare.of(hazards_of(trees, added, positive))
+        for trees, added in ((blind, seeing), (seeing, blind), (blind, blind))
+    )
+    assert for_hazard.weight(100) > 0.7
+    assert for_trees.weight(100) < 0.05
+    np.testing.assert_allclose(equal.chance, 1 / len(WORTHS))
+    assert for_hazard.chance.sum() == pytest.approx(1.0)
+    trials = hazards_of(blind, seeing, positive).trials(for_hazard)
+    assert compared(whole, rows, trials)[BLEND]["over_trees"]["log_loss"][0] > 0
+
+
+def test_the_trees_count_more_with_each_outage_that_they_learned_from(whole: TrainingSet) -> None:
+    """A prior is worth so many outages, not a share for ever."""
     positive = whole.positive
-    rows = np.arange(len(positive))
-    blind = HeldOutScores(np.full(len(rows), -4.0), positive, np.ones(len(rows)))
-    seeing = replace(blind, log_odds=np.where(positive, 0.0, -5.0))
-    for name in (HAZARD, BLEND, PRIOR):
-        best, found = best_of(whole, rows, {TREES: blind, name: seeing})
-        assert best == name
-        assert found[name]["over_trees"]["log_loss"][0] > 0
-        assert best_of(whole, rows, {TREES: seeing, name: blind})[0] == TREES
-        assert best_of(whole, rows, {TREES: blind, name: blind})[0] == TREES
+    share = MeanShare.of(hazards_of(np.full(len(positive), -4.0), np.full(len(positive), -4.0), positive))
+    few, some, many = share.weight(np.array([10, 100, 10_000])).tolist()
+    assert few > 2 * some > 20 * many > 0
+    assert share.weight(100) == some
 
 
 def test_each_is_tried_with_nothing_later_than_the_trees(whole: TrainingSet) -> None:
@@ -88,18 +112,20 @@ def test_each_is_tried_with_nothing_later_than_the_trees(whole: TrainingSet) -> 
         labels, positive=labels.positive & ~last, next_start_ms=np.where(last, np.nan, labels.next_start_ms)
     )
     other = replace(whole, sample=replace(whole.sample, labels=turned))
+    assert known is not None
     parts = origins(whole)
-    one, two = (contenders(rows, trial.seen, parts, known) for rows in (whole, other))
-    for name in (HAZARD, PRIOR):
-        np.testing.assert_array_equal(one[name].log_odds, two[name].log_odds)
+    one, two = (fold_hazards(rows, trial.seen, parts, known) for rows in (whole, other))
+    np.testing.assert_array_equal(one.added, two.added)
+    np.testing.assert_array_equal(one.alone, two.alone)
+    np.testing.assert_array_equal(one.outages, two.outages)
 
 
-@pytest.mark.parametrize("name", [HAZARD, BLEND, PRIOR])
-def test_what_serves_is_what_was_judged(whole: TrainingSet, name: str) -> None:
+@pytest.mark.parametrize("weight", [None, 0.0, 0.2, 0.9])
+def test_what_serves_is_what_was_judged(whole: TrainingSet, weight: float | None) -> None:
     """Stored and read again, alone or among others, to the last bit; its reasons add up to it."""
     known = known_before(whole, packaged())
     assert known is not None
-    model = made(name, whole, whole.fit(QUICK), known)
+    model = additive(whole, known) if weight is None else blended(whole, whole.fit(QUICK), known, weight)
     blob = stored(model)
     again = loaded(blob, digest(blob))
     rows = whole.values[:300]
@@ -118,23 +144,26 @@ def test_the_mean_is_that_of_the_models_that_serve(whole: TrainingSet) -> None:
     everything = np.ones(len(whole.positive), dtype=np.bool_)
     trees = whole.fit(QUICK)
     of_trees = HeldOutScores(trees.calibrated(trees.log_odds(whole.values)), whole.positive, whole.stands_for())
-    found = contenders(whole, of_trees, [(everything, everything)], known)
-    for name in (HAZARD, BLEND, PRIOR):
-        said = made(name, whole, trees, known).probability(whole.values)
-        np.testing.assert_allclose(sigmoid(found[name].log_odds), said, rtol=1e-9)
+    found = fold_hazards(whole, of_trees, [(everything, everything)], known)
+    assert set(found.outages) == {outages_of(whole)}
+    share = MeanShare.of(found)
+    weight = float(share.weight(outages_of(whole)))
+    said = blended(whole, trees, known, weight).probability(whole.values)
+    np.testing.assert_allclose(sigmoid(found.trials(share)[BLEND].log_odds), said, rtol=1e-9)
+    alone = additive(whole, known).probability(whole.values)
+    np.testing.assert_allclose(sigmoid(found.trials(share)[PRIOR].log_odds), alone, rtol=1e-9)
 
 
-def test_the_mean_tells_as_many_failures_as_its_parts(whole: TrainingSet) -> None:
+@pytest.mark.parametrize("weight", [0.2, 0.5])
+def test_the_mean_tells_as_many_failures_as_its_parts(weight: float) -> None:
     """A mean of logarithms is lower than the mean: where the parts differ it is raised; each alone is left."""
-    weight, positive = np.ones(4), np.zeros(4, dtype=bool)
-    said = {TREES: [-6.0, -3.0, -6.0, -4.0], HAZARD: [-3.0, -6.0, -4.0, -6.0]}
-    trials = {name: HeldOutScores(np.array(one), positive, weight) for name, one in said.items()}
-    both = log_odds_of(0.5 * sum(log_hazard(one.log_odds) for one in trials.values()))
-    trials[BLEND] = HeldOutScores(both, positive, weight)
-    assert level_of(TREES, trials) == level_of(HAZARD, trials) == 0.0
-    raised = sigmoid(both + level_of(BLEND, trials)).sum()
-    parts = np.mean([sigmoid(trials[name].log_odds).sum() for name in (TREES, HAZARD)])
-    assert sigmoid(both).sum() < 0.7 * parts
+    trees, added = np.array([-6.0, -3.0, -6.0, -4.0]), np.array([-3.0, -6.0, -4.0, -6.0])
+    hazards = hazards_of(trees, added, np.zeros(4, dtype=bool))
+    both = hazards.mean(weight).log_odds
+    assert hazards.level(0.0) == hazards.level(1.0) == 0.0
+    raised = sigmoid(both + hazards.level(weight)).sum()
+    parts = weight * sigmoid(added).sum() + (1 - weight) * sigmoid(trees).sum()
+    assert sigmoid(both).sum() < 0.85 * parts
     assert raised == pytest.approx(parts, rel=0.02)
 
 
@@ -158,7 +187,7 @@ def test_with_too_few_outages_the_prior_serves() -> None:
     assert learned.why.startswith("prior of other clusters: too few outages to show")
     known = known_before(few, packaged())
     assert known is not None
-    alone = made(PRIOR, few, few.fit(QUICK), known).probability(few.values)
+    alone = additive(few, known).probability(few.values)
     np.testing.assert_array_equal(learned.model.probability(few.values), alone)
     assert learn(few, QUICK).kind == "history"
 
