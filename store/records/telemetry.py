@@ -21,7 +21,7 @@ ACCELERATORS = frozenset({"gpu", "npu", "mlu"})
 MAX_DEVICES = 64
 MAX_MEASURES = 2048
 MAX_DEVICE_NAME = 64
-# No counter of 64 bits shows it. What figures below it differ by is finite, and each is a number in every JSON of ours.
+# No counter of 64 bits shows it: what figures within it differ by is finite.
 BEYOND = 2.0**64
 
 # DCGM field -> (canonical name, factor): the columns of an archive's telemetry. What pages hold besides is in
