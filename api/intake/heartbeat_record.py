@@ -15,6 +15,9 @@ from store.records.event import RecordError
 from wire.sidecars import HeartbeatJson
 
 MOST_BYTES = 64 * 1024
+# Objects and lists within each other: a sidecar's report has three. It is written, and answered, within a list of all,
+# and what writes JSON goes 254 deep.
+_MOST_LEVELS = 32
 _PLACE = re.compile(r" - at `\$(\.(\w+).*)?`$")
 
 
@@ -33,10 +36,9 @@ def read_heartbeat(value: Any, received: datetime) -> SidecarReport:
     check_name("node", beat.node)
     for name in ("time", "started"):
         check_time(name, getattr(beat, name))
-    try:
-        size = len(orjson.dumps(value))
-    except orjson.JSONEncodeError as error:
-        raise RecordError("a heartbeat is nested too deeply: flatten it") from error
+    if _is_deep(value, _MOST_LEVELS):
+        raise RecordError("a heartbeat is nested too deeply: flatten it")
+    size = len(orjson.dumps(value))
     if size > MOST_BYTES:
         raise RecordError(f"a heartbeat has {MOST_BYTES} bytes at most")
     return SidecarReport(beat.node, received, beat.time, beat.version, beat.started, _is_troubled(beat), value)
@@ -50,6 +52,12 @@ def own_report(caller: Caller, report: SidecarReport) -> SidecarReport:
     """
     node = own_node(caller, report.node)
     return report if node == report.node else replace(report, node=node, report={**report.report, "node": node})
+
+
+def _is_deep(value: Any, levels: int) -> bool:
+    """Whether more objects and lists than so many are within each other."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return inner is not None and (levels == 0 or any(_is_deep(one, levels - 1) for one in inner))
 
 
 def _is_troubled(beat: HeartbeatJson) -> bool:

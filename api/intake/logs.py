@@ -136,7 +136,7 @@ def _of_stream(stream: Any) -> Iterator[Any]:
         return
     labels = stream["stream"] if isinstance(stream.get("stream"), dict) else {}
     for pair in stream["values"]:
-        if isinstance(pair, list) and len(pair) >= 2 and isinstance(pair[0], str) and pair[0].isdigit():
+        if isinstance(pair, list) and len(pair) >= 2 and isinstance(pair[0], str) and pair[0].isdecimal():
             yield {**labels, "log": pair[1], "date": int(pair[0][:20]) / 1e9}
         else:
             yield pair
@@ -191,7 +191,7 @@ def _text(value: Any) -> str | None:
 def _time(value: Mapping[str, Any]) -> datetime | None:
     """When the record says it was written: journald's microseconds, seconds since 1970, or text."""
     for key in _MICROS:
-        if isinstance(value.get(key), str) and value[key].isdigit():
+        if isinstance(value.get(key), str) and value[key].isdecimal():
             return _since_epoch(int(value[key][:18]) / 1e6)
     for key in _TIME:
         found = value.get(key)

@@ -105,7 +105,7 @@ def json_log_entries(request: Fields) -> Iterator[BodyEntry]:
         described = resource.get("resource") if isinstance(resource, dict) else None
         try:
             above = attributes_of(ParseDict(described or {}, Resource(), ignore_unknown_fields=True).attributes)
-        except ParseError as error:
+        except (ParseError, AttributeError, TypeError, RecursionError) as error:
             yield BodyEntry(next(numbers), error=f"no resource of OTLP: {error}")
             continue
         for log in (log for scope in items_of(resource, "scopeLogs") for log in items_of(scope, "logRecords")):

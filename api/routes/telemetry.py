@@ -18,7 +18,7 @@ from api.intake.records import JointBatch, send_rollups
 from api.server.state import Server, State
 from store.events.append import MAX_AHEAD
 from store.records.event import RecordError, parse_time
-from store.records.telemetry import MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of, sensor_range
+from store.records.telemetry import BEYOND, MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of, sensor_range
 from wire.events import BatchResultJson
 
 router = APIRouter(prefix=PREFIX, tags=["telemetry"])
@@ -144,4 +144,4 @@ def _devices(value: Any) -> Mapping[str, Mapping[str, Sequence[float | None]]] |
 
 
 def _fits(value: Any) -> bool:
-    return value is None or (type(value) in (int, float) and isfinite(value))
+    return value is None or (type(value) in (int, float) and abs(value) < BEYOND)

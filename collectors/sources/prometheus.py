@@ -299,8 +299,8 @@ def _device(one: RecordingRule, kind: str, labels: dict[str, str]) -> Device:
     if not words:
         return Device(type=kind)
     if kind == "hca":
-        return Device(type=kind, port=int(words[1]) if words[1].isdigit() else None)
-    return Device(type=kind, index=int(words[0]) if words[0].isdigit() and kind != "dimm" else None)
+        return Device(type=kind, port=int(words[1]) if words[1].isdecimal() else None)
+    return Device(type=kind, index=int(words[0]) if words[0].isdecimal() and kind != "dimm" else None)
 
 
 def _name(one: RecordingRule, labels: dict[str, Any]) -> str | None:

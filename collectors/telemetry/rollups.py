@@ -10,10 +10,18 @@ A node's own columns are of its accelerators, whoever made them; `devices` holds
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from math import isfinite
 from typing import Any, TypeAlias
 
-from store.records.telemetry import ACCELERATORS, MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, Sample, hour_of
+from store.records.telemetry import (
+    ACCELERATORS,
+    BEYOND,
+    MAX_DEVICE_NAME,
+    MAX_DEVICES,
+    MAX_MEASURES,
+    Rollup,
+    Sample,
+    hour_of,
+)
 
 # Values of one node's devices to node-hour roll-ups: pure, and its state is plain JSON.
 #
@@ -67,7 +75,7 @@ class DeviceHours:
             known = self._devices[device] = {}
         self._changed = True
         for name, value in measures.items():
-            if isfinite(value):
+            if abs(value) < BEYOND:
                 self._take(known, name[:MAX_DEVICE_NAME], value)
 
     def _take(self, known: Measures, name: str, value: float) -> None:

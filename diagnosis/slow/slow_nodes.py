@@ -31,7 +31,7 @@ from diagnosis.incidents.intake import note_found
 from store.events.event_pages import event_of
 from store.records.event import Device, Event
 from store.records.fault_catalog import counter, with_kind_meaning
-from store.records.telemetry import DROPPING, RISING, hour_of
+from store.records.telemetry import DROPPING, RISING, gpu_index, hour_of
 from store.runs.jobs import running_jobs
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
@@ -117,7 +117,8 @@ class SlowDevice:
             "deviations": round(self.deviations, 1),
             "loss": round(loss.loss, 4),
         }
-        device = Device("gpu", index=int(name)) if kind == "gpu" and name.isdecimal() else Device("hca")
+        index = gpu_index(one.device)
+        device = Device("hca") if index is None else Device("gpu", index=index)
         if device.type == "hca":
             attributes["hca"] = name.partition("/")[0]
         what = f"{self.measure} {one.device} {now.isoformat()}"

@@ -71,7 +71,7 @@ def _chip(match: re.Match[str]) -> Event | None:
         fields = {
             name: int(word)
             for name, word in zip(_CHIP_FIELDS, words, strict=False)
-            if word.lstrip("-").isdigit() and len(word) < 19
+            if word.removeprefix("-").isdecimal() and len(word) < 19
         }
     index = fields.get("LogicID")
     if int(match["code"], 16) == 0 or index is None:

@@ -209,7 +209,7 @@ def _operation(entry: Mapping[str, Any]) -> str | None:
 
 def _number(value: object) -> int | None:
     """JSON dumps write the numbers of a status as texts."""
-    if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 19:
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 19:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -269,7 +269,7 @@ class TrainingParser:
     def _speed(self, trainer: Trainer, report: TrainerReport, base: Event) -> Iterator[Event]:
         """Samples a second: of the step that waits for more, else, where no line tells a step, of the timer's own."""
         if self._waiting is not None:
-            speed = {"samples_per_s": report.numbers["samples_per_s"]}
+            speed = {name: value for name, value in report.numbers.items() if name == "samples_per_s"}
             self._waiting = replace(self._waiting, attributes={**self._waiting.attributes, **speed})
         elif not self._told:
             yield from self._iteration(trainer, report, base)

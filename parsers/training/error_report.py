@@ -235,5 +235,5 @@ def numbers(found: Mapping[str, str | None]) -> dict[str, Attribute]:
     values: dict[str, Attribute] = {}
     for name, value in found.items():
         if value is not None:
-            values[name] = int(value) if value.lstrip("-").isdecimal() and len(value) < 16 else value
+            values[name] = int(value) if value.removeprefix("-").isdecimal() and len(value) < 16 else value
     return values

@@ -100,7 +100,7 @@ class KubernetesNode(msgspec.Struct, frozen=True):
     def version(self) -> int:
         """How new the object is; versions grow with each change in the cluster."""
         text = self.metadata.resourceVersion
-        return int(text) if text.isdigit() else 0
+        return int(text) if text.isdecimal() else 0
 
     @property
     def annotations(self) -> Mapping[str, str]:

@@ -29,6 +29,8 @@ from store.tables.bulk_rows import is_one_of, upsert, upsert_last_seen
 
 # Clocks drift and zones are mistaken for each other; a day covers both.
 MAX_AHEAD = timedelta(days=1)
+# A scheduler reckons when a job may start, a year ahead at the most. A ledger has rows for each day of its run.
+_JOBS_AHEAD = timedelta(days=732)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def append_events(
     fresh = _insert_new(connection, list(unique.values()), received, undated)
     outages = _decoded(fresh, "outage", lambda event: outage_from_event(event, reasons))
     append_outages(connection, outages, received)
-    append_jobs(connection, _decoded(fresh, "job", job_from_event))
+    append_jobs(connection, _before(received + _JOBS_AHEAD, _decoded(fresh, "job", job_from_event)))
     note_lines(connection, fresh, received)
     note_domains(connection, domains_of(fresh))
     note_own_ports(connection, fresh, received)
@@ -144,6 +146,11 @@ def _decoded(events: Iterable[Event], kind: str, decode: Any) -> list[Any]:
             except RecordError:
                 continue
     return found
+
+
+def _before(latest: datetime, jobs: Iterable[Job]) -> list[Job]:
+    """The jobs all of whose times are possible ones."""
+    return [job for job in jobs if all(one is None or one < latest for one in (job.submit, job.start, job.end))]
 
 
 def note_seen(connection: sa.Connection, events: Sequence[Event], received: datetime) -> None:

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from store.database.coordination import TOPOLOGY, move_mark
 from store.records.event import Device, Event
+from store.records.telemetry import gpu_index
 from store.tables import schema
 from store.tables.bulk_rows import is_one_of
 from store.tables.packed_hours import PackedHours
@@ -116,10 +117,10 @@ def _of_rollups(connection: sa.Connection, since: datetime, until: datetime) -> 
             for device, measures in devices.items():
                 last = ((name, figures[3]) for name, figures in measures.items())
                 counters = _by_link((name, value) for name, value in last if value is not None)
-                kind, _, number = device.partition(":")
-                if counters and kind == "gpu" and number.isdecimal():
+                index = gpu_index(device)
+                if counters and index is not None:
                     links = len({link for _, link in counters})
-                    yield LinkReading(row.node, Device("gpu", index=int(number)), row.time, "dcgm", links, counters)
+                    yield LinkReading(row.node, Device("gpu", index=index), row.time, "dcgm", links, counters)
 
 
 def _of_events(connection: sa.Connection, since: datetime, until: datetime) -> Iterator[LinkReading]:

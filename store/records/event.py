@@ -218,6 +218,26 @@ def parse_time(text: str) -> datetime:
         raise RecordError(f"{text[:40]!r} is no time: write it as 2025-03-01T04:05:06Z") from error
 
 
+def is_datable(moment: datetime) -> bool:
+    """Whether a log bears its year: arithmetic around another would overflow."""
+    return 1970 <= moment.year < 9999
+
+
+def time_among(attributes: Mapping[str, Attribute], key: str) -> datetime | None:
+    """The time that an attribute holds; None where it holds none.
+
+    Raises:
+        RecordError: it is no time, or one of a year that no log bears.
+    """
+    value = attributes.get(key)
+    if not isinstance(value, str) or not value:
+        return None
+    moment = parse_time(value)
+    if not is_datable(moment):
+        raise RecordError(f"{key!r} is in the year {moment.year}: use one between 1970 and 9998")
+    return moment
+
+
 def to_wire(event: Event) -> dict[str, Any]:
     """The event as DESIGN's JSON object; `id` and `file` only where there is one."""
     device = event.device

@@ -236,8 +236,9 @@ class Counter:
         """A rise in words: "1 more PCIe replay", "slowed down by heat for 2.5 s"."""
         if "{s}" in self.words:
             return self.words.replace("{s}", f"{count / 1e9:.3g}")
-        ending = "" if round(count) == 1 else r"\1"
-        return f"{count:.0f} more {_PLURAL.sub(ending, self.words)}"
+        more = f"{count:.0f}"
+        ending = "" if more == "1" else r"\1"
+        return f"{more} more {_PLURAL.sub(ending, self.words)}"
 
 
 @lru_cache(maxsize=_REMEMBERED)

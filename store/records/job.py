@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
-from store.records.event import Event, parse_time
+from store.records.event import Event, RecordError, time_among
 
 # By what the lost work of runs can be grouped.
 LossKey: TypeAlias = Literal["device", "node", "leaf", "code", "driver", "run", "cause"]
 # FIELD B2: a job failed by a node's fault, if that came at most 10 min before its end or 5 min after.
 BEFORE_END, AFTER_END = timedelta(minutes=10), timedelta(minutes=5)
+# Indexed text, as that of events; and beyond what a column of PostgreSQL holds.
+_MOST_NAME, _NODES = 255, 2**31
 FAILED_STATES = ("FAILED", "NODE_FAIL", "BOOT_FAIL")
 
 
@@ -36,23 +38,25 @@ class Job:
 
 
 def job_from_event(event: Event) -> Job:
-    """The job that an event of kind `job` carries."""
+    """The job that an event of kind `job` carries.
+
+    Raises:
+        RecordError: a time is none, or its name or number is longer than any.
+    """
     a = event.attributes
-
-    def moment(key: str) -> datetime | None:
-        value = a.get(key)
-        return parse_time(value) if isinstance(value, str) and value else None
-
+    job_id, run = str(a.get("job_id") or ""), str(a.get("run") or a.get("name") or a.get("job_id") or "")
+    if max(len(job_id), len(run)) > _MOST_NAME:
+        raise RecordError(f"a job's name and number have {_MOST_NAME} characters at most")
     nodes = a.get("nodes")
     exit_code = a.get("exit_code")
     return Job(
-        job_id=str(a.get("job_id") or ""),
-        run=str(a.get("run") or a.get("name") or a.get("job_id") or ""),
+        job_id=job_id,
+        run=run,
         state=str(a.get("state") or "UNKNOWN"),
-        submit=moment("submit"),
-        start=moment("start"),
-        end=moment("end"),
-        nodes=nodes if isinstance(nodes, int) else None,
+        submit=time_among(a, "submit"),
+        start=time_among(a, "start"),
+        end=time_among(a, "end"),
+        nodes=nodes if isinstance(nodes, int) and 0 <= nodes < _NODES else None,
         node_list=str(a.get("node_list") or ""),
         exit_code=None if exit_code is None else str(exit_code),
     )

@@ -21,7 +21,7 @@ from functools import cache, cached_property
 from typing import Any, Protocol
 
 from store.catalog_rows import rows
-from store.records.event import CAUSES, Cause, Event, RecordError, parse_time
+from store.records.event import CAUSES, Cause, Event, RecordError, time_among
 
 # A reason is a sentence. What follows is not searched: whoever may tell one must not make that take long.
 _MOST_SEARCHED = 1000
@@ -139,18 +139,18 @@ def outage_from_event(event: Event, reasons: OutageReasons = SHIPPED_REASONS) ->
     """The outage that an event of kind `outage` carries.
 
     Raises:
-        RecordError: it names no node or no start.
+        RecordError: it names no node or no start; a time is none.
     """
     a = event.attributes
-    start, end, user = a.get("start"), a.get("end"), a.get("user")
-    if not event.node or not isinstance(start, str):
+    start, end, user = time_among(a, "start"), time_among(a, "end"), a.get("user")
+    if not event.node or start is None:
         raise RecordError("an outage needs 'node' and the attribute 'start'")
     state, reason = str(a.get("state") or ""), str(a.get("reason") or "")
     planned, cause = reasons.judge(state, reason)
     return Outage(
         node=event.node,
-        start=parse_time(start),
-        end=parse_time(end) if isinstance(end, str) and end else None,
+        start=start,
+        end=end and max(end, start),  # an end before its start is a clock's error
         state=state,
         reason=reason,
         user=None if user is None else str(user),

@@ -8,6 +8,7 @@ A roll-up is one node over one hour: the state of its GPUs, with vanished ones c
 Counters (monotonic since driver load) become events when they rise: see `COUNTER_EVENTS`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,8 @@ ACCELERATORS = frozenset({"gpu", "npu", "mlu"})
 MAX_DEVICES = 64
 MAX_MEASURES = 2048
 MAX_DEVICE_NAME = 64
+# No counter of 64 bits shows it: what figures within it differ by is finite.
+BEYOND = 2.0**64
 
 # DCGM field -> (canonical name, factor): the columns of an archive's telemetry. What pages hold besides is in
 # `catalogs/telemetry.csv`, which agrees with these. Source: DCGM's dcgm_fields and dcgm-exporter's default counters.
@@ -94,6 +97,18 @@ RISING = (
 _SHORT = {"hca": "nic"}
 # Of these a node has one: it needs no number.
 _ALONE = ("node", "bmc")
+
+_GPU = re.compile(r"gpu:(\d{1,4})", re.ASCII)
+
+
+def gpu_index(device: str) -> int | None:
+    """The index of a GPU by its name within its node; None of another device, or of a number that no GPU has.
+
+    >>> gpu_index("gpu:3"), gpu_index("gpu:" + "9" * 30), gpu_index("nic:mlx5_0/1")
+    (3, None, None)
+    """
+    named = _GPU.fullmatch(device)
+    return None if named is None else int(named[1])
 
 
 @dataclass(frozen=True, slots=True)

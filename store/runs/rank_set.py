@@ -130,6 +130,6 @@ def numbers_of(value: object, ranks: Iterable[int]) -> dict[int, int]:
     if isinstance(value, str):
         for part in value[: 2 * MOST_CHARS].split(";"):
             number, colon, text = part.partition(":")
-            if colon and number.strip().lstrip("-").isdecimal() and len(number) < 20:
+            if colon and number.strip().removeprefix("-").isdecimal() and len(number) < 20:
                 found.update(dict.fromkeys(ranks_of(text), int(number)))
     return found

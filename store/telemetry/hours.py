@@ -4,7 +4,6 @@ What an archive tells of single devices joins what a sidecar told of the same ho
 SQLite takes them through its own executemany, PostgreSQL through COPY into a temporary table.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -157,7 +156,7 @@ def telemetry_page(connection: sa.Connection, node: str, window: TelemetryWindow
     hours = PackedHours(connection)
     for row in rows:
         told = hours.devices(row["time"], row["devices"], row.pop("packed"))
-        row["devices"] = _chosen((json.loads(told) if isinstance(told, str) else told) or {}, window)
+        row["devices"] = _chosen((orjson.loads(told) if isinstance(told, str) else told) or {}, window)
     return rows
 
 

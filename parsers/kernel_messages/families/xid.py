@@ -238,7 +238,7 @@ def _process(rest: str, attributes: dict[str, Attribute]) -> str:
     """Takes pid and name off the front; what stays is the message."""
     if match := _PID.match(rest):
         pid = match["pid"].strip("'\"")
-        if pid.isdigit() and len(pid) < 12:
+        if pid.isdecimal() and len(pid) < 12:
             attributes["pid"] = int(pid)
         rest = rest[match.end() :]
     if match := _NAME.match(rest):
