@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from parsers.site_rules.rules import NO_RULES, RulesSource, SiteRules
 from parsers.text.lines import split
-from parsers.text.parser import MAX_LINE, Context, Format, FormatSigns, ParseError, Parser, clean
+from parsers.text.parser import MAX_LINE, Context, Format, FormatSigns, ParseError, Parser, clean, parse_error
 from parsers.text.scan import Block, LineSelection, LineSelector, by_re2
 from parsers.trust import TrustedParser
 from store.records.event import Event
@@ -312,8 +312,8 @@ def _all(steps: Sequence[Callable[[], Iterable[Event]]]) -> list[Event]:
         try:
             for event in step():
                 found.append(event)  # extend() does not promise to keep them
-        except ParseError as error:
-            broken = broken or error
+        except Exception as error:  # noqa: BLE001  # see parse_error
+            broken = broken or parse_error(error)
     if broken is not None and not found:
         raise broken
     return found

@@ -99,6 +99,13 @@ class ParseError(ValueError):
     """A line that should have been readable and is not; the message says what is wrong and the remedy."""
 
 
+def parse_error(error: Exception) -> ParseError:
+    """What a parser says of a line; whatever else it raises is a defect of ours, which loses the line and no other."""
+    if isinstance(error, ParseError):
+        return error
+    return ParseError(f"this program cannot read the line ({type(error).__name__}: {error}): please report it")
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a log does not say of itself.
@@ -198,9 +205,9 @@ def decode(
     for number, text in numbered:
         try:
             found = feed(text, number)
-        except ParseError as error:
+        except Exception as error:  # noqa: BLE001  # see parse_error
             if on_error is not None:
-                on_error(number, error)
+                on_error(number, parse_error(error))
             continue
         if not found:
             continue
@@ -214,13 +221,13 @@ def decode(
 def guarded(
     step: Callable[[], Iterable[Event]], line: int, on_error: OnError | None, file: str | None = None
 ) -> Iterator[Event]:
-    """The events of one step of a parser; a ParseError goes to `on_error`, and what was given before it stays."""
+    """The events of one step of a parser; an error goes to `on_error`, and what was given before it stays."""
     events: list[Event] = []
     try:
         for event in step():
             events.append(event)  # extend() does not promise to keep them
-    except ParseError as error:
+    except Exception as error:  # noqa: BLE001  # see parse_error
         if on_error is not None:
-            on_error(line, error)
+            on_error(line, parse_error(error))
     for event in events:
         yield event if file is None else replace(event, file=file)
