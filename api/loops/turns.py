@@ -56,6 +56,7 @@ _FOLD_REST_S, _POLICY_REST_S, _LONG_REST_S = 1.0, 5.0, 2.0
 # Seconds between tries while a scheduler is away, doubling; with jitter between half and the whole.
 FIRST_S, MOST_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
+_SLOW = "%d nodes slow their job down, or do no longer"
 
 
 class ActuatorTurns:
@@ -291,26 +292,31 @@ class Turns:
         self._upkeep.turn(keep_on)
 
     def links(self, keep_on: Callable[[], bool]) -> None:
-        """Tell of links that stand out in their NVLink domain, ports that flap, GPUs with wrong numbers, slow nodes."""
-        found = note_outliers(self._state.engine, self._state.clock())
-        if found:
-            _log.info("%d NVLinks stand out among those of their domain", found)
-        flapping = note_flappers(self._state.engine, self._state.clock(), _Pace(keep_on))
-        if flapping:
-            _log.info("%d ports go down again and again", flapping)
-        wrong = note_recurring(self._state.engine, self._state.clock())
-        if wrong:
-            _log.info("%d GPUs computed wrong numbers more than once", wrong)
-        self._note_slow(shifted_alone=False)
+        """Tell of links that stand out in their NVLink domain, ports that flap, GPUs with wrong numbers, slow nodes.
+
+        What one of the looks cannot read keeps no other from its turn.
+        """
+        engine, now = self._state.engine, self._state.clock()
+        looks: tuple[tuple[str, Callable[[], int]], ...] = (
+            ("%d NVLinks stand out among those of their domain", lambda: note_outliers(engine, now)),
+            ("%d ports go down again and again", lambda: note_flappers(engine, now, _Pace(keep_on))),
+            ("%d GPUs computed wrong numbers more than once", lambda: note_recurring(engine, now)),
+            (_SLOW, lambda: note_slow(engine, now, shifted_alone=False)),
+        )
+        failed: Exception | None = None
+        for words, look in looks:
+            try:
+                if found := look():
+                    _log.info(words, found)
+            except Exception as error:  # noqa: BLE001  # told once all have had their turn
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def slow(self, _keep_on: Callable[[], bool]) -> None:
         """Tell of slow nodes among those whose devices just left their usual level."""
-        self._note_slow(shifted_alone=True)
-
-    def _note_slow(self, *, shifted_alone: bool) -> None:
-        slow = note_slow(self._state.engine, self._state.clock(), shifted_alone=shifted_alone)
-        if slow:
-            _log.info("%d nodes slow their job down, or do no longer", slow)
+        if slow := note_slow(self._state.engine, self._state.clock(), shifted_alone=True):
+            _log.info(_SLOW, slow)
 
     def lemons(self, _keep_on: Callable[[], bool]) -> None:
         """Keep the repair list ready."""

@@ -5,12 +5,12 @@ They are no acknowledged data: what a crash takes of the last second comes again
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from store.database.connections import writing
+from store.database.connections import is_of_the_rows, writing
 from store.nodes.sidecars import SidecarReport, write_sidecars
 
 WRITE_EVERY_S = 1.0
@@ -40,6 +40,8 @@ class Heartbeats:
     def write(self, engine: sa.Engine) -> int:
         """Write what waits; says how many. What could not be written waits on, unless newer came meanwhile.
 
+        One that no database takes keeps no other from being written: it is left out, and its node is logged.
+
         Raises:
             SQLAlchemyError: the database does not take it now.
         """
@@ -47,14 +49,33 @@ class Heartbeats:
             taken, self._waiting = self._waiting, {}
         if not taken:
             return 0
+        written: set[str] = set()
         try:
-            with writing(engine).begin() as connection:
-                write_sidecars(connection, list(taken.values()))
+            try:
+                _write(engine, list(taken.values()))
+                return len(taken)
+            except Exception as error:
+                if not is_of_the_rows(error):
+                    raise
+            for node, report in taken.items():
+                try:
+                    _write(engine, [report])
+                except Exception as error:
+                    if not is_of_the_rows(error):
+                        raise
+                    _log.warning("the heartbeat of node %r cannot be written and is left out: %s", node[:80], error)
+                written.add(node)
         except BaseException:
             with self._lock:
-                self._waiting = {**taken, **self._waiting}
+                left = {node: report for node, report in taken.items() if node not in written}
+                self._waiting = {**left, **self._waiting}
             raise
-        return len(taken)
+        return len(written)
+
+
+def _write(engine: sa.Engine, reports: Sequence[SidecarReport]) -> None:
+    with writing(engine).begin() as connection:
+        write_sidecars(connection, reports)
 
 
 class HeartbeatWriter:

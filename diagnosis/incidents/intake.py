@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from diagnosis.incidents.incident import (
     FaultError,
@@ -29,7 +28,7 @@ from diagnosis.incidents.incident import (
 )
 from diagnosis.incidents.incidents_table import merge_faults
 from diagnosis.verdicts.news import put_symptoms
-from store.database.connections import in_turn, writing
+from store.database.connections import in_turn, is_of_the_rows, writing
 from store.database.coordination import FAULTS, move_mark
 from store.events.append import append_events
 from store.events.incident_intake import (
@@ -124,7 +123,7 @@ def fold_intake(engine: sa.Engine, most_events: int = MOST_EVENTS, on_grave: Cal
             batches = oldest_batches(connection, most_events)
             folded = _fold(connection, batches)
     except Exception as error:
-        if not _is_of_the_rows(error):
+        if not is_of_the_rows(error):
             raise
         _log.warning("a fold of %d rows of the intake failed; they are folded one by one", len(batches), exc_info=True)
         folds = [_fold_one(engine, batch) for batch in batches]
@@ -178,7 +177,7 @@ def _fold_one(engine: sa.Engine, batch: IntakeBatch) -> _FoldResult:
         with in_turn(engine) as connection:
             return _fold(connection, read_batches(connection, [batch.seq])) if _alone(connection) else _NOTHING
     except Exception as error:
-        if not _is_of_the_rows(error):
+        if not is_of_the_rows(error):
             raise
         _log.warning("row %d of the intake failed; its faults are folded one by one", batch.seq, exc_info=True)
         with in_turn(engine) as connection:
@@ -207,7 +206,7 @@ def _fold_apart(connection: sa.Connection, batch: IntakeBatch, error: Exception)
                 changed += merge_faults(connection, fault)
                 count += sum(one.count for one in fault)
         except Exception as why:
-            if not _is_of_the_rows(why):
+            if not is_of_the_rows(why):
                 raise
             broken.append(text[1:-1])
             error = why
@@ -226,10 +225,3 @@ def _alone(connection: sa.Connection) -> bool:
     if connection.dialect.name != "postgresql":
         return True
     return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK))))
-
-
-def _is_of_the_rows(error: Exception) -> bool:
-    """Whether what is stored is to blame, and not the database or its schema."""
-    return isinstance(error, DataError | IntegrityError) or not isinstance(
-        error, SQLAlchemyError | OSError | MemoryError
-    )

@@ -22,7 +22,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+    StatementError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 if TYPE_CHECKING:  # a database that is at the newest revision needs none of it, and it takes 0.12 s to load
@@ -137,6 +147,15 @@ def is_away(error: BaseException) -> bool:
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return isinstance(error, OperationalError | InterfaceError | PoolTimeoutError)
+
+
+def is_of_the_rows(error: Exception) -> bool:
+    """Whether what is to be written, or is stored, is to blame, and not the database or its schema."""
+    if isinstance(error, DataError | IntegrityError):
+        return True
+    if isinstance(error, StatementError) and not isinstance(error, DBAPIError):  # no statement was made of the values
+        return True
+    return not isinstance(error, SQLAlchemyError | OSError | MemoryError)
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -221,6 +221,20 @@ def test_what_could_not_be_written_waits_unless_newer_came(state: State) -> None
     assert state.heartbeats.write(state.engine) == 0
 
 
+def test_one_that_cannot_be_written_keeps_no_other_from_being_written(
+    state: State, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left out, once, and its node is logged."""
+    report = SidecarReport("n1", NOW, NOW, "1", NOW, False, beat("n1"))
+    poison = replace(report, node="n2", report={"extra": object()})
+    state.heartbeats.put([report, poison, replace(report, node="n3")])
+    assert state.heartbeats.write(state.engine) == 3
+    with state.engine.connect() as connection:
+        assert set(connection.scalars(sa.select(schema.sidecars.c.node))) == {"n1", "n3"}
+    assert "the heartbeat of node 'n2' cannot be written and is left out" in caplog.text
+    assert state.heartbeats.write(state.engine) == 0
+
+
 def test_a_sender_that_makes_up_names_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are known may still report."""
     monkeypatch.setattr(gathering, "MOST_NODES", 2)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -158,6 +159,23 @@ def test_a_scoring_that_fails_is_tried_again(state: State, engine: sa.Engine) ->
     with pytest.raises(ValueError, match="is damaged"):
         turns.score(always)
     assert state.news.is_set()
+
+
+def test_a_look_that_fails_keeps_no_other_from_its_turn(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one cannot read is told once all have looked."""
+    looked: list[str] = []
+
+    def look(name: str, *_: object, **__: object) -> int:
+        looked.append(name)
+        if name == "note_outliers":
+            raise ValueError("a figure that is none")
+        return 0
+
+    for name in ("note_outliers", "note_flappers", "note_recurring", "note_slow"):
+        monkeypatch.setattr(f"api.loops.turns.{name}", partial(look, name))
+    with pytest.raises(ValueError, match="a figure that is none"):
+        Turns(state, lambda: 0.0).links(always)
+    assert looked == ["note_outliers", "note_flappers", "note_recurring", "note_slow"]
 
 
 def test_the_policy_and_the_dispatcher_have_their_turns(engine: sa.Engine, clock: Clock) -> None:
