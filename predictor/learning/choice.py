@@ -182,7 +182,7 @@ def _tried(
     if known is None:
         return TREES, {TREES: trial.seen}, CalibrationLine(), 0.0
     hazards = fold_hazards(lesson, trial.seen, origins(lesson), known)
-    share = MeanShare.of(hazards)
+    share = MeanShare.of(hazards, trial.outages)
     weight = float(share.weight(outages_of(lesson)))
     return BLEND, hazards.trials(share), CalibrationLine(offset=hazards.level(weight)), weight
 

@@ -2,7 +2,7 @@
 
     known = known_before(lesson, packaged())                        # None: trees alone
     hazards = fold_hazards(lesson, trial, parts, known)             # what both would have said of the folds' rows
-    share = MeanShare.of(hazards)
+    share = MeanShare.of(hazards, trial.outages)
     model = blended(lesson, trees, known, share.weight(outages))
 
 The hazard starts from the prior and takes in the rows that the trees learned from, no others. What serves is the mean
@@ -119,11 +119,15 @@ class MeanShare:
     chance: Floats
 
     @classmethod
-    def of(cls, hazards: FoldHazards) -> "MeanShare":
-        """By their likelihood on the folds, each after a line of its own: whatever serves is calibrated anyway."""
+    def of(cls, hazards: FoldHazards, outages: int) -> "MeanShare":
+        """By their likelihood on the folds, each after a line of its own: whatever serves is calibrated anyway.
+
+        Args:
+            outages: that the rows speak of: each counts once, however many rows do.
+        """
         trials = [hazards.mean(_weight(worth, hazards.outages)) for worth in WORTHS]
         losses = np.array([float(seen.losses(fit_line(seen)).sum()) for seen in trials])
-        likelihood = np.exp(losses.min() - losses)
+        likelihood = np.exp((losses.min() - losses) * outages / hazards.seen.positive.sum())
         return cls(likelihood / likelihood.sum())
 
     def weight(self, outages: Ints | int) -> Any:

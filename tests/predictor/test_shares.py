@@ -81,12 +81,14 @@ def test_who_knew_the_answer_counts_more(whole: TrainingSet) -> None:
     positive, rows = whole.positive, np.arange(len(whole.positive))
     blind, seeing = np.full(len(rows), -4.0), np.where(positive, 0.0, -5.0)
     for_hazard, for_trees, equal = (
-        MeanShare.of(hazards_of(trees, added, positive))
+        MeanShare.of(hazards_of(trees, added, positive), outages_of(whole))
         for trees, added in ((blind, seeing), (seeing, blind), (blind, blind))
     )
     assert for_hazard.weight(100) > 0.7
     assert for_trees.weight(100) < 0.05
     np.testing.assert_allclose(equal.chance, 1 / len(WORTHS))
+    once, often = (MeanShare.of(hazards_of(blind, seeing, positive), outages).chance[-1] for outages in (1, 10))
+    assert 1 / len(WORTHS) < once < often, "an outage counts once, however many rows speak of it"
     assert for_hazard.chance.sum() == pytest.approx(1.0)
     trials = hazards_of(blind, seeing, positive).trials(for_hazard)
     assert compared(whole, rows, trials)[BLEND]["over_trees"]["log_loss"][0] > 0
@@ -95,7 +97,7 @@ def test_who_knew_the_answer_counts_more(whole: TrainingSet) -> None:
 def test_the_trees_count_more_with_each_outage_that_they_learned_from(whole: TrainingSet) -> None:
     """A prior is worth so many outages, not a share for ever."""
     positive = whole.positive
-    share = MeanShare.of(hazards_of(np.full(len(positive), -4.0), np.full(len(positive), -4.0), positive))
+    share = MeanShare.of(hazards_of(np.full(len(positive), -4.0), np.full(len(positive), -4.0), positive), 10)
     few, some, many = share.weight(np.array([10, 100, 10_000])).tolist()
     assert few > 2 * some > 20 * many > 0
     assert share.weight(100) == some
@@ -146,7 +148,7 @@ def test_the_mean_is_that_of_the_models_that_serve(whole: TrainingSet) -> None:
     of_trees = HeldOutScores(trees.calibrated(trees.log_odds(whole.values)), whole.positive, whole.stands_for())
     found = fold_hazards(whole, of_trees, [(everything, everything)], known)
     assert set(found.outages) == {outages_of(whole)}
-    share = MeanShare.of(found)
+    share = MeanShare.of(found, outages_of(whole))
     weight = float(share.weight(outages_of(whole)))
     said = blended(whole, trees, known, weight).probability(whole.values)
     np.testing.assert_allclose(sigmoid(found.trials(share)[BLEND].log_odds), said, rtol=1e-9)
