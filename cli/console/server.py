@@ -16,7 +16,7 @@ from wire.access.address import INSECURE_OPTION, token_opener
 _PATH = click.Path(path_type=Path)
 _OPTIONS = (
     click.option(
-        "--server", envvar="FORESHOCK_SERVER", required=True, help="The server, such as https://foreshock:18200."
+        "--server", envvar="FORESHOCK_SERVER", required=True, help="The server, such as https://foreshock:10870."
     ),
     click.option("--token-file", type=_PATH, envvar="FORESHOCK_TOKEN_FILE", help="File with a token of scope `read`."),
     click.option("--ca-file", type=_PATH, envvar="FORESHOCK_CA_FILE", help="Authorities to trust for https."),
@@ -52,7 +52,7 @@ def open_api(server: str, access: ServerAccess, path: str, headers: Mapping[str,
     if (why := access.refusal(server)) is not None:
         raise Failure(f"--server: {why}; or {INSECURE_OPTION}, where a mesh or tunnel encrypts the way")
     if not server.startswith(("http://", "https://")):
-        raise Failure(f"--server {server}: expected an address such as https://foreshock:18200")
+        raise Failure(f"--server {server}: expected an address such as https://foreshock:10870")
     url = f"{server.rstrip('/')}/api/v1/{path}"
     request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 - http or https
     if access.token_file is not None:
