@@ -22,7 +22,7 @@ from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.history.command import SCHEME, history_options, ingest_history, refuse_history_options
-from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment, unread_files
+from collectors.files.archive import ArchiveError, context_of, find_parts, newest_dated, told_year, unread_files
 from parsers.site_rules.rules import NO_RULES, SiteRules
 from store.records.outage import SHIPPED_REASONS, OutageReasons
 
@@ -54,7 +54,7 @@ class ArchiveOptions:
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """A file that could not be read to its end (`broken`), or of which lines were skipped."""
+    """A file that could not be read to its end (`broken`), of which lines were skipped, or of another format."""
 
     file: str
     detail: str
@@ -64,13 +64,14 @@ class FileProblem:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What an ingest did. `parts` is by the names of an archive's parts, `counters` the events of telemetry; `unread`
-    are files that no part takes."""
+    are files that no part takes; `year` says of which year dates without one are taken to be."""
 
     parts: dict[str, IngestTally]
     troubles: tuple[FileProblem, ...]
     incidents: int
     wall_s: float
     unread: tuple[str, ...] = ()
+    year: str | None = None
 
     def total(self) -> IngestTally:
         """All parts together."""
@@ -107,14 +108,15 @@ def ingest_archive(
     started = time.monotonic()
     parts = find_parts(archive)
     names = ArchiveNames(engine)
-    reasons = (reported or ArchiveOptions()).reasons
-    writer = Writer(engine, now=received or datetime.now(UTC), reasons=reasons)
+    reported = reported or ArchiveOptions()
+    writer = Writer(engine, now=received or datetime.now(UTC), reasons=reported.reasons)
+    newest = newest_dated(parts, writer.now)
     with engine.begin() as connection:
         taken_before = read_ingested(connection)
     troubles: list[FileProblem] = []
     with _executor(workers if sum(part.size for part in parts) >= WORTH_WORKERS_BYTES else 1) as executor:
         digests = list(in_order(executor, digest, parts))
-        tasks = _plan(digests, taken_before, newest_moment(parts), reported or ArchiveOptions())
+        tasks = _plan(digests, taken_before, newest and newest[0], reported)
         _count_known(writer, digests, taken_before)
         writer.expect(tasks)
         done, whole = 0, sum(task.digest.part.size for task in tasks)
@@ -129,7 +131,8 @@ def ingest_archive(
     for broken in (d for d in digests if d.broken is not None):
         writer.tally(broken.part.name).broken += 1
     unread = tuple(unread_files(archive, parts))
-    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started, unread)
+    year = told_year(parts, newest) if reported.year is None else None
+    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started, unread, year)
 
 
 @contextmanager
@@ -189,6 +192,8 @@ def _troubles(taken: FileRecords) -> Iterator[FileProblem]:
         yield FileProblem(file, records.broken, broken=True)
     if records.skipped and not taken.task.only_carry:
         yield FileProblem(file, f"{records.skipped} skipped, the first: {records.first_skip}", broken=False)
+    if records.misread is not None:
+        yield FileProblem(file, records.misread, broken=False)
 
 
 @click.command()
@@ -207,7 +212,8 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
 
     Or the telemetry that a Prometheus has kept: prometheus:http://HOST:9090 --since 30d.
 
-    What was taken before is passed over, so that an ingest that was broken off goes on where it was.
+    What was taken before is passed over, so that an ingest that was broken off goes on where it was. Exits with 2
+    where a file is broken; what is good is loaded.
     """
     if archive.startswith(SCHEME):
         ingest_history(archive, url, as_json, given)
@@ -234,6 +240,9 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
         print_json(_as_json(folder, summary) | {"outage_reasons": judged})
     else:
         _print(summary, judged)
+    if broken := summary.total().broken:
+        noun = "file is" if broken == 1 else "files are"
+        raise Failure(f"{broken} {noun} broken, as is said above: what was good is loaded; mend it and ingest again")
 
 
 def _judged(engine: sa.Engine, reasons: OutageReasons) -> dict[str, int]:
@@ -267,6 +276,7 @@ def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
         "total": asdict(summary.total()),
         "troubles": [asdict(trouble) for trouble in summary.troubles],
         "unread": list(summary.unread),
+        "year": summary.year,
         "incidents": summary.incidents,
         "wall_s": round(summary.wall_s, 3),
     }
@@ -277,6 +287,8 @@ def _print(summary: Summary, judged: dict[str, int]) -> None:
     print_table(rows, ("part", "files", "broken", "records", "new", "known", "skipped"))
     if judged["outages"]:
         print_text(f"{reasons_sentence(judged)}; `foreshock outages` lists the reasons")
+    if summary.year is not None:
+        print_text(summary.year)
     total = summary.total()
     print_text(
         f"{total.records} records ({total.new} new, {total.known} known, {total.skipped} skipped) "

@@ -135,8 +135,8 @@ def _nothing_to_judge(start: datetime, end: datetime, settings: BacktestSettings
     needed = first + timedelta(hours=settings.horizon_h) - start
     return (
         f"no moment to judge: the data are too short, {(end - start) / _DAY:.1f} days where {-(-needed // _DAY)} are "
-        f"needed at least: {MIN_LEARN.days} to learn from, {settings.purge_h} h between, and {settings.horizon_h} h after the "
-        "moment that is judged"
+        f"needed at least: {MIN_LEARN.days} to learn from, {settings.purge_h} h between, and {settings.horizon_h} h "
+        "after the moment that is judged"
     )
 
 

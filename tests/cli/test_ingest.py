@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 from click.testing import CliRunner, Result
-from ingest.small_archive import build
+from ingest.small_archive import OPENSM, build
 
 from cli.main import foreshock
 
@@ -30,7 +30,10 @@ def test_json_gives_the_same_to_programs(tmp_path: Path) -> None:
     root = build(tmp_path / "a")
     (root / "kernel/gpu-003.log").write_bytes(os.urandom(4096))
     result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}", "--json", "--workers", "1")
-    assert result.exit_code == 0
+    assert result.exit_code == 2
+    assert result.stderr.endswith(
+        "Error: 1 file is broken, as is said above: what was good is loaded; mend it and ingest again\n"
+    )
     told = orjson.loads(result.stdout)
     assert told["total"] == {"files": 12, "broken": 1, "records": 160, "new": 160, "known": 0, "skipped": 0}
     assert [row["part"] for row in told["parts"]][:2] == ["nodes", "topology"]
@@ -47,6 +50,24 @@ def test_skipped_rows_are_told_of(tmp_path: Path) -> None:
     result = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}")
     assert result.exit_code == 0
     assert "Skipped: nodes.csv: 1 skipped, the first: line 3: gpus is 'many'" in result.stderr
+
+
+def test_a_log_of_another_kind_is_told_of(tmp_path: Path) -> None:
+    """It is loaded as it is; nothing of it is broken."""
+    root = build(tmp_path / "a")
+    (root / "kernel/gpu-003.log").write_text(OPENSM * 20)
+    result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.exit_code == 0
+    told = "Skipped: kernel/gpu-003.log: no line of 20 is of the format kernel: it looks like opensm\n"
+    assert result.stderr == told
+
+
+def test_the_year_of_dates_without_one_is_told(tmp_path: Path) -> None:
+    """With what it was taken from, unless it was asked for."""
+    root = build(tmp_path / "a")
+    told = "2025 is taken, by the newest date, which telemetry/2025-03-03.parquet bears (--year says another)"
+    assert told in ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}").stdout
+    assert "without a year" not in ingest(str(root), "--year", "2025", "--db", f"sqlite:///{tmp_path / 'y.db'}").stdout
 
 
 def test_files_that_nothing_reads_are_told_of(tmp_path: Path) -> None:
@@ -68,7 +89,7 @@ def test_of_many_troubles_the_first_are_told(tmp_path: Path) -> None:
     for number in range(25):
         (tmp_path / f"kernel/n{number}.log").write_bytes(os.urandom(4096))
     result = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}")
-    assert len(result.stderr.splitlines()) == 21
+    assert len(result.stderr.splitlines()) == 22
     assert "5 files more" in result.stderr
 
 
