@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -216,7 +217,8 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
     where a file is broken; what is good is loaded.
     """
     if archive.startswith(SCHEME):
-        ingest_history(archive, url, as_json, given)
+        with _broken_off():
+            ingest_history(archive, url, as_json, given)
         return
     refuse_history_options(given)
     folder = Path(archive)
@@ -224,7 +226,7 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
         find_parts(folder)
         options = _archive_options(given["year"], given["rules_path"], read_outage_reasons(given["config"]))
         engine = open_store(url, create=True)
-        with progress_bar("Reading the archive") as progress:
+        with _broken_off(), progress_bar("Reading the archive") as progress:
             summary = ingest_archive(
                 engine,
                 folder,
@@ -243,6 +245,16 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
     if broken := summary.total().broken:
         noun = "file is" if broken == 1 else "files are"
         raise Failure(f"{broken} {noun} broken, as is said above: what was good is loaded; mend it and ingest again")
+
+
+@contextmanager
+def _broken_off() -> Iterator[None]:
+    """Ctrl-C keeps every file, or hour, that was whole."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_text("Broken off: what was whole is loaded, and the same command goes on from there", err=True)
+        click.get_current_context().exit(128 + signal.SIGINT)
 
 
 def _judged(engine: sa.Engine, reasons: OutageReasons) -> dict[str, int]:

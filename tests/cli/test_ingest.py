@@ -4,9 +4,12 @@ import os
 from pathlib import Path
 
 import orjson
+import pytest
 from click.testing import CliRunner, Result
 from ingest.small_archive import OPENSM, build
 
+from cli.archive.parts import FileRecords
+from cli.archive.writer import Writer
 from cli.main import foreshock
 
 
@@ -68,6 +71,27 @@ def test_the_year_of_dates_without_one_is_told(tmp_path: Path) -> None:
     told = "2025 is taken, by the newest date, which telemetry/2025-03-03.parquet bears (--year says another)"
     assert told in ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}").stdout
     assert "without a year" not in ingest(str(root), "--year", "2025", "--db", f"sqlite:///{tmp_path / 'y.db'}").stdout
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it does: what was read before is known the next time."""
+    root, database = build(tmp_path / "a"), f"sqlite:///{tmp_path / 'x.db'}"
+    whole, written = Writer.write, list[object]()
+
+    def write(self: Writer, taken: FileRecords) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(taken)
+        whole(self, taken)
+
+    monkeypatch.setattr(Writer, "write", write)
+    result = ingest(str(root), "--db", database)
+    assert result.exit_code == 130
+    assert result.stderr == "Broken off: what was whole is loaded, and the same command goes on from there\n"
+    monkeypatch.setattr(Writer, "write", whole)
+    total = orjson.loads(ingest(str(root), "--db", database, "--json").stdout)["total"]
+    assert total["known"] > 0
+    assert total["known"] + total["new"] == total["records"] == 160
 
 
 def test_files_that_nothing_reads_are_told_of(tmp_path: Path) -> None:
