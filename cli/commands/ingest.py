@@ -106,11 +106,9 @@ def ingest_archive(
     from cli.archive.writer import Writer
     from store.events.append import read_ingested
 
-    started = time.monotonic()
-    parts = find_parts(archive)
-    names = ArchiveNames(engine)
+    started, parts = time.monotonic(), find_parts(archive)
     reported = reported or ArchiveOptions()
-    writer = Writer(engine, now=received or datetime.now(UTC), reasons=reported.reasons)
+    names, writer = ArchiveNames(engine), Writer(engine, received or datetime.now(UTC), reasons=reported.reasons)
     newest = newest_dated(parts, writer.now)
     with engine.begin() as connection:
         taken_before = read_ingested(connection)
@@ -128,12 +126,13 @@ def ingest_archive(
             done += taken.task.digest.part.size
             if progress is not None:
                 progress(done, whole)
-    troubles += [FileProblem(d.part.relative, d.broken, broken=True) for d in digests if d.broken is not None]
-    for broken in (d for d in digests if d.broken is not None):
-        writer.tally(broken.part.name).broken += 1
-    unread = tuple(unread_files(archive, parts))
+    for each in digests:
+        if each.broken is not None:
+            troubles.append(FileProblem(each.part.relative, each.broken, broken=True))
+            writer.tally(each.part.name).broken += 1
+    incidents, unread = writer.make_incidents(), tuple(unread_files(archive, parts))
     year = told_year(parts, newest) if reported.year is None else None
-    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started, unread, year)
+    return Summary(writer.tallies, tuple(troubles), incidents, time.monotonic() - started, unread, year)
 
 
 @contextmanager

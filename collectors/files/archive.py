@@ -22,11 +22,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from parsers.registry import PARSERS, detect, make_parser, misread
 from parsers.site_rules.rules import NO_RULES, SiteRules
-from parsers.text.lines import ReadError, blocks, lines
+from parsers.text.lines import ByteSource, ReadError, blocks, lines
 from parsers.text.parser import Context, FormatSigns, OnError, ParseError, Parser, clean, decode
 from parsers.text.scan import numbered, select_lines
 from parsers.text.table import nodes
@@ -68,7 +68,7 @@ def texts_of(path: Path, signs: FormatSigns | None) -> Iterator[tuple[int, str]]
         yield from numbered(select_lines(blocks(file, path.name), signs))
 
 
-def looks_binary(file: BinaryIO, name: str) -> bool:
+def looks_binary(file: ByteSource, name: str) -> bool:
     """Whether the file's beginning is no text in any encoding that logs have.
 
     Raises:
