@@ -53,6 +53,9 @@ class ArchiveOptions:
     reasons: OutageReasons = SHIPPED_REASONS
 
 
+NOTHING_REPORTED = ArchiveOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class FileProblem:
     """A file that could not be read to its end (`broken`), of which lines were skipped, or of another format."""
@@ -85,7 +88,7 @@ class Summary:
 def ingest_archive(
     engine: sa.Engine,
     archive: Path,
-    reported: ArchiveOptions | None = None,
+    reported: ArchiveOptions = NOTHING_REPORTED,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
     received: datetime | None = None,
@@ -107,7 +110,6 @@ def ingest_archive(
     from store.events.append import read_ingested
 
     started, parts = time.monotonic(), find_parts(archive)
-    reported = reported or ArchiveOptions()
     names, writer = ArchiveNames(engine), Writer(engine, received or datetime.now(UTC), reasons=reported.reasons)
     newest = newest_dated(parts, writer.now)
     with engine.begin() as connection:
