@@ -136,17 +136,17 @@ def _package_needed(ctx: click.Context) -> Iterator[None]:
 
 @contextmanager
 def _whole_database() -> Iterator[None]:
-    """A database file that turns out to be damaged in the middle of a command: what to do, and no traceback."""
+    """A database file that is damaged or may not be written, in the middle of a command: what to do, no traceback."""
     try:
         yield
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("sqlalchemy", "sqlite3"):
             raise
-        from store.database.integrity import is_damage, remedy_of
+        from store.database.integrity import remedy
 
-        if not is_damage(error):
+        if (told := remedy(error)) is None:
             raise
-        raise Failure(remedy_of(str(getattr(error, "orig", error)))) from error
+        raise Failure(told) from error
 
 
 @contextmanager

@@ -125,6 +125,8 @@ def places(given: argparse.Namespace) -> dict[str, tuple[ApiAddress, Path | None
 def _client(address: ApiAddress, token_file: Path | None, _changed: tuple[float, ...]) -> ApiClient:
     """One connection pool for every session; a token or certificate that changes makes a new one."""
     token = token_file.read_text(encoding="utf-8").strip() if token_file else None
+    if token == "":
+        raise ApiProblem(f"The token file {token_file} is empty: write the token into it.")
     return ApiClient(replace(address, token=token), fresh_s=answers.FRESH_S)
 
 
@@ -132,7 +134,7 @@ def client(address: ApiAddress, token_file: Path | None = None) -> ApiClient:
     """The API's client, with the token of a file.
 
     Raises:
-        ApiProblem: a file cannot be read, or the address is none.
+        ApiProblem: a file cannot be read or is empty, or the address is none.
     """
     files = [file for file in (token_file, address.ca_file, address.cert_file, address.key_file) if file is not None]
     try:

@@ -404,8 +404,13 @@ class ApiClient:
         if response.status_code == 401 and self._headers:
             raise SignInOver(f"Your sign-in does not hold any more ({_detail(response)}). Sign in again.")
         if response.status_code >= 400:
+            if response.status_code == 401 and "authorization" in self._http.headers:
+                raise ApiProblem(_REFUSED.format(self.server, _detail(response)))
             raise ApiProblem(_sentence(response, self.server))
         return response
+
+
+_REFUSED = "{} refuses the token that the dashboard was given ({}): write a known one into the file of --token-file."
 
 
 def _sentence(response: httpx2.Response, server: str) -> str:

@@ -12,6 +12,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from parsers.site_rules.rules import NO_RULES, RulesSource, SiteRules
@@ -132,6 +133,32 @@ def recognise(text: str) -> str | None:
     """The format that a line speaks for, the first of the registry that recognises it; None where none does."""
     known = recogniser()
     return known(text) or next((name for name, reads in known.readers if reads(text)), None)
+
+
+# Of fewer lines nobody can say that they are of another format; of more than the most, these are looked at.
+_FEW_LINES = 10
+_MOST_LINES = 100_000
+
+
+def misread(name: str, texts: Iterable[str]) -> str | None:
+    """Why the lines of a log that told nothing are hardly of a format; None where they may be.
+
+    Not one has the format's shape, and most have another's, or the format is no log. A log in which nothing is wrong
+    has lines of its format, or lines of anyone's: of those nothing is said.
+    """
+    entry, sample, count = PARSERS[name], list[str](), 0
+    for text in islice(filter(str.strip, texts), _MOST_LINES):
+        if entry.recognises.search(text) or (entry.reads is not None and entry.reads(text)):
+            return None
+        count += 1
+        if len(sample) < SAMPLE_LINES:
+            sample.append(text)
+    if count < _FEW_LINES:
+        return None
+    other, hits = max(Counter(map(recognise, sample)).items(), key=lambda one: (one[0] is not None, one[1]))
+    if other is not None and (PARSERS[other].shape != "log" or 2 * hits > len(sample)):
+        return f"no line of {count} is of the format {name}: it looks like {other}"
+    return None if entry.shape == "log" else f"no line of {count} is of the format {name}"
 
 
 # Control characters that Python takes for blanks or for a line's end, and RE2 does not.

@@ -30,6 +30,7 @@ def migrate_command(url: str) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
     from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision
+    from store.database.integrity import remedy
     from store.database.partitions import BusyError
 
     try:
@@ -39,8 +40,8 @@ def migrate_command(url: str) -> None:
     except DatabaseError as error:
         raise Failure(str(error)) from error
     except (SQLAlchemyError, BusyError) as error:
-        said_of = said(error) if isinstance(error, SQLAlchemyError) else str(error)
-        raise Failure(f"cannot migrate {shown(url)}: {said_of}; run it again, it goes on where it was") from error
+        again = f"{said(error) if isinstance(error, SQLAlchemyError) else error}; run it again, it goes on where it was"
+        raise Failure(f"cannot migrate {shown(url)}: {remedy(error) or again}") from error
     after = newest_revision()
     engine.dispose()
     print_text(f"the schema is at {after}" + ("" if before == after else f"; it was at {before or 'nothing'}"))

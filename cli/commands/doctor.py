@@ -96,7 +96,7 @@ def database(url: str) -> Check:
     from store.database.connections import DatabaseError, masked, newest_revision, open_database, revision, too_new
 
     try:
-        at = revision(open_database(url))
+        at = revision(open_database(url, create=False))
     except (DatabaseError, SQLAlchemyError) as error:
         return Check("database", "wrong", str(error).splitlines()[0])
     if (newer := too_new(at)) is not None:
@@ -114,7 +114,7 @@ def inventory(url: str) -> Check:
     from store.database.known_nodes import count_known, count_unknown
 
     try:
-        with open_database(url).connect() as connection:
+        with open_database(url, create=False).connect() as connection:
             known, unknown = count_known(connection), count_unknown(connection)
     except (DatabaseError, SQLAlchemyError) as error:
         return Check("inventory", "wrong", str(error).splitlines()[0])
@@ -143,7 +143,7 @@ def models(url: str) -> Check:
     from store.models.registry import model_trouble
 
     try:
-        with open_database(url).connect() as connection:
+        with open_database(url, create=False).connect() as connection:
             trouble = model_trouble(connection)
     except (DatabaseError, SQLAlchemyError) as error:
         return Check("models", "wrong", str(error).splitlines()[0])

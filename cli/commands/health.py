@@ -15,7 +15,7 @@ import orjson
 
 from cli.console.errors import CheckFailed
 from cli.console.output import print_text
-from cli.console.server import access_of, open_api, server_options
+from cli.console.server import access_of, open_api, server_options, what_failed
 from collectors.ship.transport import ServerAccess
 from schedulers.reconcile.actuator import Order, SchedulerAwayError
 from schedulers.slurm.actuator import Slurm
@@ -50,7 +50,7 @@ def health(
     try:
         found = judge(_hints(name, server, access), name, datetime.now(UTC))
     except (OSError, HTTPException, ValueError) as error:
-        print_text(f"foreshock: nothing is known of {name}: {error}", err=True)
+        print_text(f"foreshock: nothing is known of {name}: {what_failed(error, server, access)}", err=True)
         return
     if drain:
         _settle(name, found, SlurmSettings(timeout_s=timeout_s, soft="mark"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -22,7 +23,7 @@ from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.history.command import SCHEME, history_options, ingest_history, refuse_history_options
-from collectors.files.archive import ArchiveError, context_of, find_parts, newest_moment, unread_files
+from collectors.files.archive import ArchiveError, context_of, find_parts, newest_dated, told_year, unread_files
 from parsers.site_rules.rules import NO_RULES, SiteRules
 from store.records.outage import SHIPPED_REASONS, OutageReasons
 
@@ -52,9 +53,12 @@ class ArchiveOptions:
     reasons: OutageReasons = SHIPPED_REASONS
 
 
+NOTHING_REPORTED = ArchiveOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """A file that could not be read to its end (`broken`), or of which lines were skipped."""
+    """A file that could not be read to its end (`broken`), of which lines were skipped, or of another format."""
 
     file: str
     detail: str
@@ -64,13 +68,14 @@ class FileProblem:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What an ingest did. `parts` is by the names of an archive's parts, `counters` the events of telemetry; `unread`
-    are files that no part takes."""
+    are files that no part takes; `year` says of which year dates without one are taken to be."""
 
     parts: dict[str, IngestTally]
     troubles: tuple[FileProblem, ...]
     incidents: int
     wall_s: float
     unread: tuple[str, ...] = ()
+    year: str | None = None
 
     def total(self) -> IngestTally:
         """All parts together."""
@@ -83,7 +88,7 @@ class Summary:
 def ingest_archive(
     engine: sa.Engine,
     archive: Path,
-    reported: ArchiveOptions | None = None,
+    reported: ArchiveOptions = NOTHING_REPORTED,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
     received: datetime | None = None,
@@ -104,17 +109,15 @@ def ingest_archive(
     from cli.archive.writer import Writer
     from store.events.append import read_ingested
 
-    started = time.monotonic()
-    parts = find_parts(archive)
-    names = ArchiveNames(engine)
-    reasons = (reported or ArchiveOptions()).reasons
-    writer = Writer(engine, now=received or datetime.now(UTC), reasons=reasons)
+    started, parts = time.monotonic(), find_parts(archive)
+    names, writer = ArchiveNames(engine), Writer(engine, received or datetime.now(UTC), reasons=reported.reasons)
+    newest = newest_dated(parts, writer.now)
     with engine.begin() as connection:
         taken_before = read_ingested(connection)
     troubles: list[FileProblem] = []
     with _executor(workers if sum(part.size for part in parts) >= WORTH_WORKERS_BYTES else 1) as executor:
         digests = list(in_order(executor, digest, parts))
-        tasks = _plan(digests, taken_before, newest_moment(parts), reported or ArchiveOptions())
+        tasks = _plan(digests, taken_before, newest and newest[0], reported)
         _count_known(writer, digests, taken_before)
         writer.expect(tasks)
         done, whole = 0, sum(task.digest.part.size for task in tasks)
@@ -125,11 +128,13 @@ def ingest_archive(
             done += taken.task.digest.part.size
             if progress is not None:
                 progress(done, whole)
-    troubles += [FileProblem(d.part.relative, d.broken, broken=True) for d in digests if d.broken is not None]
-    for broken in (d for d in digests if d.broken is not None):
-        writer.tally(broken.part.name).broken += 1
-    unread = tuple(unread_files(archive, parts))
-    return Summary(writer.tallies, tuple(troubles), writer.make_incidents(), time.monotonic() - started, unread)
+    for each in digests:
+        if each.broken is not None:
+            troubles.append(FileProblem(each.part.relative, each.broken, broken=True))
+            writer.tally(each.part.name).broken += 1
+    incidents, unread = writer.make_incidents(), tuple(unread_files(archive, parts))
+    year = told_year(parts, newest) if reported.year is None else None
+    return Summary(writer.tallies, tuple(troubles), incidents, time.monotonic() - started, unread, year)
 
 
 @contextmanager
@@ -189,6 +194,8 @@ def _troubles(taken: FileRecords) -> Iterator[FileProblem]:
         yield FileProblem(file, records.broken, broken=True)
     if records.skipped and not taken.task.only_carry:
         yield FileProblem(file, f"{records.skipped} skipped, the first: {records.first_skip}", broken=False)
+    if records.misread is not None:
+        yield FileProblem(file, records.misread, broken=False)
 
 
 @click.command()
@@ -207,10 +214,12 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
 
     Or the telemetry that a Prometheus has kept: prometheus:http://HOST:9090 --since 30d.
 
-    What was taken before is passed over, so that an ingest that was broken off goes on where it was.
+    What was taken before is passed over, so that an ingest that was broken off goes on where it was. Exits with 2
+    where a file is broken; what is good is loaded.
     """
     if archive.startswith(SCHEME):
-        ingest_history(archive, url, as_json, given)
+        with _broken_off():
+            ingest_history(archive, url, as_json, given)
         return
     refuse_history_options(given)
     folder = Path(archive)
@@ -218,7 +227,7 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
         find_parts(folder)
         options = _archive_options(given["year"], given["rules_path"], read_outage_reasons(given["config"]))
         engine = open_store(url, create=True)
-        with progress_bar("Reading the archive") as progress:
+        with _broken_off(), progress_bar("Reading the archive") as progress:
             summary = ingest_archive(
                 engine,
                 folder,
@@ -234,6 +243,19 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
         print_json(_as_json(folder, summary) | {"outage_reasons": judged})
     else:
         _print(summary, judged)
+    if broken := summary.total().broken:
+        noun = "file is" if broken == 1 else "files are"
+        raise Failure(f"{broken} {noun} broken, as is said above: what was good is loaded; mend it and ingest again")
+
+
+@contextmanager
+def _broken_off() -> Iterator[None]:
+    """Ctrl-C keeps every file, or hour, that was whole."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_text("Broken off: what was whole is loaded, and the same command goes on from there", err=True)
+        click.get_current_context().exit(128 + signal.SIGINT)
 
 
 def _judged(engine: sa.Engine, reasons: OutageReasons) -> dict[str, int]:
@@ -267,6 +289,7 @@ def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
         "total": asdict(summary.total()),
         "troubles": [asdict(trouble) for trouble in summary.troubles],
         "unread": list(summary.unread),
+        "year": summary.year,
         "incidents": summary.incidents,
         "wall_s": round(summary.wall_s, 3),
     }
@@ -277,6 +300,8 @@ def _print(summary: Summary, judged: dict[str, int]) -> None:
     print_table(rows, ("part", "files", "broken", "records", "new", "known", "skipped"))
     if judged["outages"]:
         print_text(f"{reasons_sentence(judged)}; `foreshock outages` lists the reasons")
+    if summary.year is not None:
+        print_text(summary.year)
     total = summary.total()
     print_text(
         f"{total.records} records ({total.new} new, {total.known} known, {total.skipped} skipped) "

@@ -16,10 +16,10 @@ import click
 from cli.archive.log_input import OpenLog
 from cli.console.errors import Failure
 from cli.console.output import print_line, print_text
-from parsers.registry import PARSERS, make_parser
+from parsers.registry import PARSERS, make_parser, misread
 from parsers.site_rules.rules import RulesSource
-from parsers.text.lines import ReadError
-from parsers.text.parser import Context, ParseError, decode
+from parsers.text.lines import ReadError, lines
+from parsers.text.parser import Context, ParseError, clean, decode
 from store.records.event import RecordError, parse_time, to_wire
 
 LOCALTIME = Path("/etc/localtime")
@@ -109,11 +109,15 @@ def _parse_file(format_name: str, name: str, context: Context, rules: RulesSourc
             chosen = log.format() if format_name == "auto" else format_name
             parser = make_parser(chosen, local, rules)
             # A site's patterns may be in any line, and those of a log that is followed may yet come.
-            lines = log.lines(chosen, every=rules is not None and (log.live or bool(rules().patterns)))
-            for event in decode(parser, lines, skipped.add, name if several else None):
+            texts = log.lines(chosen, every=rules is not None and (log.live or bool(rules().patterns)))
+            quiet = True
+            for event in decode(parser, texts, skipped.add, name if several else None):
+                quiet = False
                 print_line(to_wire(event))
                 if log.live:
                     sys.stdout.flush()
+            if quiet and not (log.live or failures or skipped.count):
+                _doubt(stream, label, chosen)
         sys.stdout.flush()
     except ReadError as error:
         failures.append(error)
@@ -125,6 +129,22 @@ def _parse_file(format_name: str, name: str, context: Context, rules: RulesSourc
     for failure in failures:
         print_text(f"Error: {failure}", err=True)
     return not failures
+
+
+def _doubt(stream: io.BufferedReader, label: str, chosen: str) -> None:
+    """Say of a file that told nothing where it is of another format.
+
+    Raises:
+        ReadError: it is no text at all.
+    """
+    from collectors.files.archive import NO_TEXT, looks_binary  # only here: most logs tell something
+
+    stream.seek(0)
+    if looks_binary(stream, label):
+        raise ReadError(f"{label}: {NO_TEXT}")
+    stream.seek(0)
+    if chosen in PARSERS and (why := misread(chosen, map(clean, lines(stream, label)))) is not None:
+        print_text(f"{label}: {why}", err=True)
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
             raise Failure(f"{url} holds no data: run `foreshock ingest` first")
         moment = at or _just_after(span[1])
         model = serving_model(connection, HORIZONS_H[0], moment)
-    if model is not None and model.trained_until > moment:
+    if at is not None and model is not None and model.trained_until > moment:
         print_text(f"Note: model {model.id} learned until {format_time(model.trained_until)}, after --at", err=True)
     try:
         scores = score_nodes(engine, moment)

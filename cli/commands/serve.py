@@ -97,6 +97,7 @@ def serve(
         minded = Minded(listener, count, _handed_on(host, file, replay_clock), {"FORESHOCK_DB": url})
         minded.run(lambda: print_text(f"API {address}"))
     else:
+        listen(host, port, _BACKLOG).close()  # said before anything is begun that would have to be ended
         _serve_one(started, open_store(url, create=True), (host, port))
 
 

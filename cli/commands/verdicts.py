@@ -13,7 +13,7 @@ import orjson
 
 from cli.console.errors import Failure
 from cli.console.output import JSON_OPTION, print_json, print_line, print_table, print_text
-from cli.console.server import access_of, open_api, server_options
+from cli.console.server import access_of, open_api, server_options, what_failed
 from collectors.ship.transport import ServerAccess
 
 _STATES = ("open", "revised", "explained", "closed")
@@ -49,7 +49,7 @@ def verdicts(
         with open_api(server, access, f"verdicts?{urllib.parse.urlencode(query)}") as reply:
             found = orjson.loads(reply.read(_MOST_BYTES))["items"]
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
-        raise Failure(f"--server {server}: {_why(error)}") from error
+        raise Failure(what_failed(error, server, access)) from error
     if as_json:
         print_json(found)
     else:
@@ -84,9 +84,10 @@ def _changes(server: str, access: ServerAccess) -> Iterator[dict[str, Any]]:
             print_text("foreshock: the server ended the stream; asking again", err=True)
         except (OSError, HTTPException, ValueError) as error:
             refused = isinstance(error, HTTPError) and error.code < 500 and error.code != 429
+            why = what_failed(error, server, access)
             if refused or not heard:
-                raise Failure(f"--server {server}: {_why(error)}") from error
-            print_text(f"foreshock: {_why(error)}; asking again", err=True)
+                raise Failure(why) from error
+            print_text(f"foreshock: {why}; asking again", err=True)
         time.sleep(_AGAIN_S)
 
 
@@ -111,14 +112,3 @@ def stream_events(reply: HTTPResponse) -> Iterator[tuple[str, dict[str, Any]]]:
             if data:
                 yield ident, orjson.loads(data)
             data = b""
-
-
-def _why(error: Exception) -> str:
-    """What went wrong, with the server's own word where it gave one."""
-    if isinstance(error, HTTPError):
-        with error:
-            try:
-                return f"{error.code}: {orjson.loads(error.read(65_536))['detail']}"
-            except (OSError, HTTPException, ValueError, KeyError, TypeError):
-                return f"it answered {error.code}"
-    return str(error) or type(error).__name__

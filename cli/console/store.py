@@ -24,10 +24,10 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
     from sqlalchemy.exc import SQLAlchemyError
 
     from store.database.connections import DatabaseError, migrate, newest_revision, open_database, revision, too_new
-    from store.database.integrity import damage, remedy_of
+    from store.database.integrity import damage, remedy, remedy_of
 
     try:
-        engine = open_database(url)
+        engine = open_database(url, create)
         if create:
             if (why := damage(engine, _CHECK_S)) is not None:
                 raise Failure(f"cannot open {shown(url)}: {remedy_of(why)}")
@@ -36,7 +36,7 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
     except DatabaseError as error:
         raise Failure(str(error)) from error
     except SQLAlchemyError as error:
-        raise Failure(f"cannot open {shown(url)}: {said(error)}") from error
+        raise Failure(f"cannot open {shown(url)}: {remedy(error) or said(error)}") from error
     if (newer := too_new(at)) is not None:
         raise Failure(newer)
     if at != newest:

@@ -7,6 +7,7 @@ A process that ends by itself is started again. The parent serves nothing: it wa
 end in order. Should the parent be killed, the kernel asks the others to end. SIGHUP it passes on.
 """
 
+import errno
 import os
 import selectors
 import signal
@@ -219,7 +220,9 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=backlog)
     except OSError as error:
-        raise Failure(f"cannot serve on {host}, port {port}: {error.strerror}") from error
+        taken = error.errno == errno.EADDRINUSE
+        why = "another program listens there: choose another --port" if taken else error.strerror
+        raise Failure(f"cannot serve on {host}, port {port}: {why}") from error
 
 
 def shown(listener: socket.socket, secure: bool = False) -> str:

@@ -9,8 +9,9 @@
     fabric/opensm-subnet.lst
 
     parts = find_parts(Path("archive"))
+    newest, file = newest_dated(parts, datetime.now(UTC)) or (None, None)
     for part in parts:
-        records = read_part(part, context_of(part, newest_moment(parts)))
+        records = read_part(part, context_of(part, newest))
 
 Telemetry is found here and read by `store.telemetry.archive_table`: a node that runs the sidecar has no Parquet.
 """
@@ -21,12 +22,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from statistics import median_low
 from typing import TypeVar
 
-from parsers.registry import PARSERS, detect, make_parser
+from parsers.registry import PARSERS, detect, make_parser, misread
 from parsers.site_rules.rules import NO_RULES, SiteRules
-from parsers.text.lines import ReadError, blocks, lines
+from parsers.text.lines import ByteSource, ReadError, blocks, lines
 from parsers.text.parser import Context, FormatSigns, OnError, ParseError, Parser, clean, decode
 from parsers.text.scan import numbered, select_lines
 from parsers.text.table import nodes
@@ -41,6 +41,7 @@ _TAIL = 64 * 1024
 # Bytes that text does not have: below space, but for tab, line ends, escape and the NULs of a crashed host's log.
 _CONTROL = bytes(set(range(1, 32)) - {9, 10, 11, 12, 13, 27})
 _BINARY_SHARE = 0.05
+NO_TEXT = "it is no text: replace it with the log itself"
 _DATE = re.compile(rb"\b(20\d\d-[01]\d-[0-3]\d)[T ]([0-2]\d:[0-5]\d:[0-5]\d)")
 
 
@@ -67,18 +68,17 @@ def texts_of(path: Path, signs: FormatSigns | None) -> Iterator[tuple[int, str]]
         yield from numbered(select_lines(blocks(file, path.name), signs))
 
 
-def looks_binary(path: Path) -> bool:
+def looks_binary(file: ByteSource, name: str) -> bool:
     """Whether the file's beginning is no text in any encoding that logs have.
 
     Raises:
         ReadError, OSError: it cannot be read at all.
     """
     head = b""
-    with path.open("rb") as file:
-        for line in lines(file, path.name):
-            head += line[: _HEAD - len(head)]
-            if len(head) >= _HEAD:
-                break
+    for line in lines(file, name):
+        head += line[: _HEAD - len(head)]
+        if len(head) >= _HEAD:
+            break
     return len(head.translate(None, _CONTROL)) < len(head) * (1 - _BINARY_SHARE)
 
 
@@ -149,7 +149,7 @@ PARTS: dict[str, tuple[tuple[str, ...], str | None]] = {
 # Parts whose files are named for the node (or switch) that wrote them; nhc.log itself may be of many.
 _NAMED_FOR_NODE = frozenset({"kernel", "nvlink", "fabricmanager", "switches"})
 # Parts whose lines bear dates with years.
-_DATED = frozenset({"outages", "jobs", "kernel", "training", "ufm"})
+_DATED = frozenset({"outages", "kubernetes", "jobs", "cycles", "kernel", "health", "training", "ufm"})
 # Files of the topology: the source of each by the beginning of its name; those of LLDP are named for their node.
 _TOPOLOGY_SOURCES = {
     "ibnetdiscover": "ibnetdiscover",
@@ -166,8 +166,10 @@ _NAMED_FOR_RUN = frozenset({"training", "checkpoints", "ras"})
 _NAMED_FOR_RANK = frozenset({"flight", "stacks"})
 # What a file under training/ may be beside a trainer's log: its first lines tell.
 _OF_RUNS = frozenset({"hook", "otel", "mlgoodput", "dlrover"})
-# A date that lies further ahead of the archive's others than this is a broken clock's.
-_AHEAD = timedelta(days=366)
+# Parts whose lines may bear a date without a year.
+_YEARLESS = frozenset({"fabric", "switches"})
+# A date further ahead of the present than the zones differ is a broken clock's.
+_AHEAD = timedelta(days=1)
 # Lines of a file under training/ that tell its format.
 _SAMPLE_LINES = 20
 T = TypeVar("T")
@@ -200,7 +202,8 @@ class ArchivePart:
 
 @dataclass(frozen=True, slots=True)
 class PartRecords:
-    """What a file said. `skipped` counts broken lines; `broken` says why the file could not be read to its end."""
+    """What a file said. `skipped` counts broken lines; `broken` says why the file could not be read to its end, and
+    `misread` why it is hardly what its name says."""
 
     events: tuple[Event, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -208,6 +211,7 @@ class PartRecords:
     skipped: int = 0
     first_skip: str | None = None
     broken: str | None = None
+    misread: str | None = None
 
 
 def find_parts(root: Path) -> list[ArchivePart]:
@@ -247,8 +251,11 @@ def _is_log(path: Path) -> bool:
     return path.is_file() and not (path.name.endswith(".tmp") or (path.name.endswith(".current") and path.is_symlink()))
 
 
-def newest_moment(parts: Sequence[ArchivePart]) -> datetime | None:
-    """The newest date that the archive's own files bear; None where none does."""
+def newest_dated(parts: Sequence[ArchivePart], now: datetime) -> tuple[datetime, str] | None:
+    """The newest date that the archive's own files bear, and the file; None where none does.
+
+    A broken clock's, ahead of `now`, counts only where no other date is.
+    """
     seen = []
     for part in parts:
         if part.name in _DATED:
@@ -258,10 +265,19 @@ def newest_moment(parts: Sequence[ArchivePart]) -> datetime | None:
         else:
             continue
         if moment is not None:
-            seen.append(moment)
-    if not seen:
+            seen.append((moment, part.relative))
+    return max([one for one in seen if one[0] <= now + _AHEAD] or seen, key=lambda one: one[0], default=None)
+
+
+def told_year(parts: Sequence[ArchivePart], newest: tuple[datetime, str] | None) -> str | None:
+    """Which year the dates without one are taken to be of, and from where; None where no file has such dates."""
+    first = next((part for part in parts if part.name in _YEARLESS), None)
+    if first is None:
         return None
-    return max(moment for moment in seen if moment <= median_low(seen) + _AHEAD)
+    moment, source = newest or (None, "")
+    origin = f"the newest date, which {source} bears" if newest else "when it was last written"
+    year = context_of(first, moment).year
+    return f"{first.relative} may bear dates without a year: {year} is taken, by {origin} (--year says another)"
 
 
 def _newest_or_none(path: Path) -> datetime | None:
@@ -310,10 +326,11 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
     events: list[Event] = []
     found_nodes: list[Node] = []
     topology = TopologyReport()
-    broken = None
+    broken = unlike = None
     try:
-        if looks_binary(part.path):
-            return PartRecords(broken="it is no text: replace it with the log itself")
+        with part.path.open("rb") as file:
+            if looks_binary(file, part.path.name):
+                return PartRecords(broken=NO_TEXT)
         if part.name == "nodes":
             _take(found_nodes, nodes(lines_of(part.path), skip))
         elif part.name == "topology":
@@ -322,13 +339,14 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
             parser = make_parser(form, context, None if rules is NO_RULES else lambda: rules)
             signs = None if rules.patterns else PARSERS[form].signs  # a site's patterns may be in any line
             _take(events, _events(part, texts_of(part.path, signs), parser, skip))
+            unlike = misread(form, lines_of(part.path)) if not events and not skips else None
     except ParseError as error:
         broken = str(error)
     except (ReadError, OSError) as error:
         broken = f"{error}: copy it anew"
     first_skip = skips[0] if skips else None
     timed = _timed(events, context.until)
-    return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken)
+    return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken, unlike)
 
 
 def _topology_of(part: ArchivePart, skip: OnError) -> TopologyReport:

@@ -62,7 +62,7 @@ class Enrollment:
         answer = self._client.post(_PATH, {"node": self._node})
         if answer.status == 200:
             return self._keep(answer)
-        detail = _detail(answer)
+        detail = answer.text or f"HTTP {answer.status}"
         if answer.status in _PERSONS:
             self._tell(f"node {self._node} gets no token with the join token of {self._join_file}: {detail}")
             return _PERSON_S * random.uniform(0.75, 1.25)  # noqa: S311  # no two nodes at once
@@ -88,11 +88,3 @@ class Enrollment:
         if text != self._told:
             self._told = text
             _LOG.error("%s", text)
-
-
-def _detail(answer: ServerAnswer) -> str:
-    """What the server says of a refusal."""
-    try:
-        return str(orjson.loads(answer.body)["detail"])
-    except (ValueError, KeyError, TypeError):
-        return answer.text or f"HTTP {answer.status}"

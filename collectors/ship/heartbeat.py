@@ -55,7 +55,7 @@ class HeartbeatSender:
         try:
             answer = self._client.post(_PATH, [self._say(self.interval_s)])
             taken = 200 <= answer.status < 300
-            reason = answer.text[:200] or str(answer.status)
+            reason = answer.why()
         except Exception as error:  # noqa: BLE001 - a report that cannot be made must not end the reports
             taken, reason = False, f"{type(error).__name__}: {error}"
         self.beats(taken)

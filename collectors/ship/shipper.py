@@ -72,7 +72,6 @@ _NEWS_S = 30.0  # whoever brings news says so
 _MOST_NAMED = 50
 _SLICE_S = 1.0  # a wait is looked at so often: a server that was changed is tried at once
 _BAD = frozenset({400, 413, 422})
-_DENIED = frozenset({401, 403})
 _DENIED_S = 30.0
 
 
@@ -227,10 +226,10 @@ class Shipper:
     def _wait_s(self, answer: ServerAnswer) -> float:
         reason = "unreachable" if answer.status == 0 else str(answer.status)
         self._metrics.request_failures.labels(reason).inc()
-        if answer.status in _DENIED:
-            self._tell(f"the server denies the token (HTTP {answer.status}): give one with the scope `ingest`")
+        if answer.is_denied():
+            self._tell(answer.why())
             return _DENIED_S * random.uniform(0.75, 1.25)  # noqa: S311
-        self._tell(f"the server does not take events, trying again: {answer.text or answer.status}")
+        self._tell(f"the server does not take events, trying again: {answer.why()}")
         wait_s = self._backoff.next_s()
         if answer.retry_after_s is None:
             return wait_s

@@ -49,16 +49,27 @@ Compress: TypeAlias = Literal["zstd", "gzip", "none"]
 _COMPRESS_FROM = 1024  # smaller bodies gain nothing
 _MOST_RETRY_AFTER_S = 3600.0
 _MOST_ANSWER_BYTES = 1024 * 1024
+_DENIED = frozenset({401, 403})
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """What the server said. `status` 0: it was not reached, `text` says why."""
+    """What the server said, of a problem its `detail`. `status` 0: it was not reached, `text` says why."""
 
     status: int
     text: str = ""
     body: bytes = b""
     retry_after_s: float | None = None
+
+    def is_denied(self) -> bool:
+        """Whether a person must act: no time mends a token."""
+        return self.status in _DENIED
+
+    def why(self) -> str:
+        """Why it did not take what it was sent, for a log."""
+        if self.is_denied():
+            return f"the server denies the token (HTTP {self.status}: {self.text}): give one with the scope `ingest`"
+        return self.text or f"HTTP {self.status}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +130,8 @@ class Transport:
         try:
             if self._access.token_file is not None:  # read each time: a token that is rotated holds at once
                 token = self._access.token_file.read_text(encoding="utf-8").strip()
+                if not token:
+                    return ServerAnswer(0, f"{self._access.token_file} is empty: write the token into it")
                 headers["Authorization"] = f"Bearer {token}"
             answer = self._post(path, body, headers)
             if answer.status == 415 and self._compress == "zstd":  # an older server, or a proxy that unpacks
@@ -166,7 +179,7 @@ class Transport:
                 raise HTTPException("the answer broke off")
             return ServerAnswer(
                 response.status,
-                content[:300].decode("utf-8", errors="replace"),
+                _told(content),
                 content,
                 retry_after_s(response.getheader("Retry-After"), datetime.now(UTC)),
             )
@@ -191,6 +204,14 @@ class Transport:
                 context.load_cert_chain(access.cert_file, access.key_file)
             self._tls = (stamp, context)
         return self._tls[1]
+
+
+def _told(content: bytes) -> str:
+    """What an answer says: the `detail` of a problem (RFC 9457), else how it begins."""
+    try:
+        return str(orjson.loads(content)["detail"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return content[:300].decode("utf-8", errors="replace")
 
 
 def batch_id(body: bytes) -> str:

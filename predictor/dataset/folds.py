@@ -19,6 +19,7 @@ from store.records.event import format_time
 
 # Before the first test moment there must be this much to learn from.
 MIN_LEARN = timedelta(days=28)
+_DAY = timedelta(days=1)
 # An answer is known this long after its horizon has ended: what failed is written down late (FIELD A3.4).
 PURGE_MARGIN_H = 12
 # How often one learns: (longest horizon in hours, hours between moments). Closer ones ask the same thing again.
@@ -110,9 +111,7 @@ def plan(span: tuple[datetime, datetime] | None, settings: BacktestSettings) -> 
     test = settings.moments or _test_grid(span, settings)
     test = tuple(sorted(set(test)))
     if not test:
-        raise NoDataError(
-            f"no moment to judge: the data end {format_time(end)}, and a moment needs {settings.horizon_h} h after it"
-        )
+        raise NoDataError(_nothing_to_judge(start, end, settings))
     first_train_end = test[0] - timedelta(hours=settings.purge_h)
     learn = grid(start + timedelta(days=1), first_train_end, settings.learn_every_h)
     if not learn or first_train_end - start < timedelta(days=1):
@@ -123,6 +122,22 @@ def plan(span: tuple[datetime, datetime] | None, settings: BacktestSettings) -> 
     folds = tuple(_cut(test, settings))
     learn = grid(start + timedelta(days=1), folds[-1].train_end, settings.learn_every_h)
     return FoldPlan(learn=learn, test=test, folds=folds)
+
+
+def _nothing_to_judge(start: datetime, end: datetime, settings: BacktestSettings) -> str:
+    """Why there is no moment to judge, and how much more would be needed for one."""
+    if settings.test_start is not None or settings.test_end is not None:
+        after = f"a moment needs {settings.horizon_h} h after it"
+        return (
+            f"no moment to judge: the data end {format_time(end)}, and {after}; set another --test-start or --test-end"
+        )
+    first = _next_midnight(start + MIN_LEARN + timedelta(hours=settings.purge_h))
+    needed = first + timedelta(hours=settings.horizon_h) - start
+    return (
+        f"no moment to judge: the data are too short, {(end - start) / _DAY:.1f} days where {-(-needed // _DAY)} are "
+        f"needed at least: {MIN_LEARN.days} to learn from, {settings.purge_h} h between, and {settings.horizon_h} h "
+        "after the moment that is judged"
+    )
 
 
 def _test_grid(span: tuple[datetime, datetime], settings: BacktestSettings) -> tuple[datetime, ...]:

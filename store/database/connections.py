@@ -67,11 +67,11 @@ def masked(url: str) -> str:
     return _QUERY_PASSWORD.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
 
 
-def open_database(url: str) -> sa.Engine:
+def open_database(url: str, create: bool = True) -> sa.Engine:
     """An engine for the URL. SQLite is set to WAL with a busy timeout; nothing is created but the file.
 
     Raises:
-        DatabaseError: the URL is malformed or names a database that is not supported.
+        DatabaseError: the URL is malformed or names a database that is not supported, or without `create` no file.
     """
     # Whoever opens a database knows every table: `hint_tables.metadata` holds them from here on.
     from store.tables import topology_tables, verdict_tables  # noqa: F401
@@ -94,7 +94,11 @@ def open_database(url: str) -> sa.Engine:
             f"{masked(url)!r} is no database URL: use sqlite:///PATH or postgresql+psycopg://..."
         ) from error
     if parsed.database and parsed.database != ":memory:" and not parsed.database.startswith("file:"):
-        _make_private(Path(parsed.database))
+        if create:
+            _make_private(Path(parsed.database))
+        elif not Path(parsed.database).exists():
+            migrate_it = f"`foreshock db migrate --db {masked(url)}`"
+            raise DatabaseError(f"there is no file {parsed.database}: correct --db, or make one with {migrate_it}")
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine

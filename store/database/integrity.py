@@ -51,6 +51,17 @@ def damage(engine: sa.Engine, limit_s: float) -> str | None:
     return None if found is None or found[0] == "ok" else " ".join(str(found[0]).split())
 
 
+def remedy(error: BaseException) -> str | None:
+    """What an operator does about a file that SQLite finds damaged or may not write; None of any other error."""
+    why = str(getattr(error, "orig", error))
+    if "readonly database" in why:
+        return (
+            f"the SQLite file cannot be written: {why}: run this as the user whom the file and its folder belong to "
+            "(reading, too, writes a lock beside it), or give a copy of your own"
+        )
+    return remedy_of(why) if is_damage(error) else None
+
+
 def remedy_of(why: str) -> str:
     """What an operator does about a damaged file."""
     return (

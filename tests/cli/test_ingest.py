@@ -4,9 +4,12 @@ import os
 from pathlib import Path
 
 import orjson
+import pytest
 from click.testing import CliRunner, Result
-from ingest.small_archive import build
+from ingest.small_archive import OPENSM, build
 
+from cli.archive.parts import FileRecords
+from cli.archive.writer import Writer
 from cli.main import foreshock
 
 
@@ -30,7 +33,10 @@ def test_json_gives_the_same_to_programs(tmp_path: Path) -> None:
     root = build(tmp_path / "a")
     (root / "kernel/gpu-003.log").write_bytes(os.urandom(4096))
     result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}", "--json", "--workers", "1")
-    assert result.exit_code == 0
+    assert result.exit_code == 2
+    assert result.stderr.endswith(
+        "Error: 1 file is broken, as is said above: what was good is loaded; mend it and ingest again\n"
+    )
     told = orjson.loads(result.stdout)
     assert told["total"] == {"files": 12, "broken": 1, "records": 160, "new": 160, "known": 0, "skipped": 0}
     assert [row["part"] for row in told["parts"]][:2] == ["nodes", "topology"]
@@ -47,6 +53,45 @@ def test_skipped_rows_are_told_of(tmp_path: Path) -> None:
     result = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}")
     assert result.exit_code == 0
     assert "Skipped: nodes.csv: 1 skipped, the first: line 3: gpus is 'many'" in result.stderr
+
+
+def test_a_log_of_another_kind_is_told_of(tmp_path: Path) -> None:
+    """It is loaded as it is; nothing of it is broken."""
+    root = build(tmp_path / "a")
+    (root / "kernel/gpu-003.log").write_text(OPENSM * 20)
+    result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.exit_code == 0
+    told = "Skipped: kernel/gpu-003.log: no line of 20 is of the format kernel: it looks like opensm\n"
+    assert result.stderr == told
+
+
+def test_the_year_of_dates_without_one_is_told(tmp_path: Path) -> None:
+    """With what it was taken from, unless it was asked for."""
+    root = build(tmp_path / "a")
+    told = "2025 is taken, by the newest date, which telemetry/2025-03-03.parquet bears (--year says another)"
+    assert told in ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}").stdout
+    assert "without a year" not in ingest(str(root), "--year", "2025", "--db", f"sqlite:///{tmp_path / 'y.db'}").stdout
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it does: what was read before is known the next time."""
+    root, database = build(tmp_path / "a"), f"sqlite:///{tmp_path / 'x.db'}"
+    whole, written = Writer.write, list[object]()
+
+    def write(self: Writer, taken: FileRecords) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(taken)
+        whole(self, taken)
+
+    monkeypatch.setattr(Writer, "write", write)
+    result = ingest(str(root), "--db", database)
+    assert result.exit_code == 130
+    assert result.stderr == "Broken off: what was whole is loaded, and the same command goes on from there\n"
+    monkeypatch.setattr(Writer, "write", whole)
+    total = orjson.loads(ingest(str(root), "--db", database, "--json").stdout)["total"]
+    assert total["known"] > 0
+    assert total["known"] + total["new"] == total["records"] == 160
 
 
 def test_files_that_nothing_reads_are_told_of(tmp_path: Path) -> None:
@@ -68,7 +113,7 @@ def test_of_many_troubles_the_first_are_told(tmp_path: Path) -> None:
     for number in range(25):
         (tmp_path / f"kernel/n{number}.log").write_bytes(os.urandom(4096))
     result = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}")
-    assert len(result.stderr.splitlines()) == 21
+    assert len(result.stderr.splitlines()) == 22
     assert "5 files more" in result.stderr
 
 

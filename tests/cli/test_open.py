@@ -1,5 +1,6 @@
 """Opening the database that a command names: what is wrong with it, and what to do."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,44 @@ def test_a_url_that_cannot_be_used_is_named_with_the_remedy(url: str, sentence: 
 def test_a_database_without_our_schema_asks_for_a_migration(tmp_path: Path) -> None:
     """The command to run is in the sentence, with this very URL."""
     url = f"sqlite:///{tmp_path / 'x.db'}"
+    (tmp_path / "x.db").touch()
     told = refused(url)
     assert "is at nothing, this program needs" in told
     assert told.endswith(f"run `foreshock db migrate --db {url}`")
+
+
+@pytest.mark.parametrize("command", [["hints", "list"], ["outages"], ["doctor"], ["backtest"]])
+def test_a_name_that_no_file_has_makes_no_database(tmp_path: Path, command: list[str]) -> None:
+    """Whatever only reads says so, with what would make one."""
+    path = tmp_path / "typo.db"
+    done = CliRunner().invoke(foreshock, [*command, "--db", f"sqlite:///{path}"])
+    assert done.exit_code != 0
+    assert isinstance(done.exception, SystemExit)
+    assert f"there is no file {path}: correct --db, or make one with `foreshock db migrate --db " in done.output
+    assert not path.exists()
+
+
+def test_a_file_that_may_not_be_written_is_told_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself only says that it cannot, and reading takes a lock too."""
+    monkeypatch.chdir(tmp_path)
+    with sqlite3.connect("x.db") as plain:
+        plain.execute("CREATE TABLE t (x)")
+    told = refused("sqlite:///file:x.db?mode=ro&uri=true")
+    assert "the SQLite file cannot be written: attempt to write a readonly database: run this as the user" in told
+
+
+def test_a_write_to_a_file_that_may_not_be_written_is_told_with_the_remedy(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it could be opened."""
+    file = Path(str(engine.url.database))
+    monkeypatch.chdir(file.parent)
+    url = f"sqlite:///file:{file.name}?mode=ro&uri=true"
+    done = CliRunner().invoke(foreshock, ["hints", "stop", "--reason", "x", "--db", url])
+    assert done.exit_code == 2
+    assert "the SQLite file cannot be written" in done.output
 
 
 def test_a_schema_of_another_release_is_not_read(engine: sa.Engine) -> None:
@@ -83,7 +119,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path, create: bool) -> No
     before = path.read_bytes()
     told = refused(f"sqlite:///{path}", create)
     assert f"cannot open sqlite:///{path}: " in told
-    assert "file is not a database" in told
+    assert "the SQLite file is damaged: file is not a database: stop what uses it" in told
     assert path.read_bytes() == before
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from parsers.registry import PARSERS
+from parsers.registry import PARSERS, misread
 from parsers.text.scan import LARGE_BYTES
 
 ROOT = Path(__file__).parents[2]
@@ -325,3 +325,45 @@ def test_a_node_needs_none_of_the_servers_packages() -> None:
     done = subprocess.run(command, input=SYSLOG.encode(), capture_output=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(events(done)) == 1
+
+
+OPENSM = "Nov 20 22:18:11 928774 [8EAC6C0] 0x02 -> SUBNET UP\n"
+QUIET = "2025-03-01T04:05:07.000000+00:00 n kernel: usb 1-1: new device\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("opensm", QUIET, "no line of 20 is of the format opensm: it looks like kernel"),
+        ("kernel", OPENSM, "no line of 20 is of the format kernel: it looks like opensm"),
+        ("sacctmgr", SYSLOG, "no header line"),
+        ("kubernetes", "nothing of the sort\n", "no line of 20 is of the format kubernetes"),
+        ("kernel", QUIET, ""),
+        ("opensm", OPENSM, ""),
+        ("training", "a line of anyone's program\n", ""),
+    ],
+)
+def test_a_log_of_another_format_is_told_of(tmp_path: Path, name: str, text: str, said: str) -> None:
+    """In one sentence; of a quiet log nothing is said, and neither is an error."""
+    log = tmp_path / "x.log"
+    log.write_text(text * 20)
+    done = run("parse", name, log)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert said in done.stderr.decode()
+    assert len(done.stderr.splitlines()) == bool(said)
+
+
+@pytest.mark.parametrize("name", ["x.log", "x.log.gz"])
+def test_what_is_no_text_is_bad_input(tmp_path: Path, name: str) -> None:
+    """Random bytes, whatever they are called."""
+    log = tmp_path / name
+    log.write_bytes(os.urandom(5000))
+    done = run("parse", "kernel", log)
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"Error: {log}: it is no text: replace it with the log itself\n"
+
+
+def test_no_format_doubts_its_own_sample() -> None:
+    """A log that is all of one line of it, and would tell nothing."""
+    for name, entry in PARSERS.items():
+        assert misread(name, [entry.sample] * 20) is None

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fleet_store import day, fill, fill_trained
 from cli.console.output import progress_bar
 from cli.main import foreshock
 from store.records.event import format_time
+from store.tables import schema
 
 
 @pytest.fixture
@@ -59,6 +61,17 @@ def test_scoring_the_past_with_a_later_model_is_noted(engine: sa.Engine) -> None
     result = run("score", "--db", url, "--at", format_time(day(30)), "--json")
     assert result.exit_code == 0
     assert "after --at" in result.stderr
+
+
+def test_scoring_the_present_notes_nothing(engine: sa.Engine) -> None:
+    """A model may have learned up to a moment after the last record; nobody asked for an earlier one."""
+    fill_trained(engine, nodes=24)
+    with engine.begin() as connection:
+        later = schema.models.update().values(trained_until=datetime.now(UTC))
+        connection.execute(later)
+    result = run("score", "--db", str(engine.url), "--json")
+    assert result.exit_code == 0
+    assert result.stderr == ""
 
 
 def test_backtest_writes_the_report_the_scores_and_the_page(url: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ class CutServer:
     streams: list[bytes] = field(default_factory=list)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
+    token: str | None = None
 
 
 def event(number: int, **changes: Any) -> bytes:
@@ -48,6 +50,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CutServer]:
                 body = found.streams.pop(0) if found.streams else b""
                 status = 200 if body else 403
                 body = body or b'{"detail": "token lacks the scope read"}'
+            if found.token is not None and self.headers.get("Authorization") != f"Bearer {found.token}":
+                status, body = 401, b'{"detail": "send a known token"}'
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
@@ -99,4 +103,32 @@ def test_a_server_that_is_not_there_is_a_sentence(more: tuple[str, ...]) -> None
     """Exit 2, with its address."""
     done = CliRunner().invoke(foreshock, ["verdicts", "--server", "http://127.0.0.1:9", *more])
     assert done.exit_code == 2
-    assert "--server http://127.0.0.1:9" in done.stderr
+    told = "nothing listens there: start it with `foreshock serve`, or correct --server"
+    assert done.stderr == f"Error: --server http://127.0.0.1:9: {told}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "--token-file: cannot read {file}: No such file or directory"),
+        ("\n", "--token-file: {file} is empty: write the value into it"),
+        ("wrong", "--token-file: the token in {file} is refused (401: send a known token): write a known one into it"),
+    ],
+)
+def test_a_token_s_file_is_named_where_it_is_to_blame(
+    server: CutServer, tmp_path: Path, text: str | None, told: str
+) -> None:
+    """And not the server's address."""
+    file = tmp_path / "token"
+    if text is not None:
+        file.write_text(text)
+    server.token = "right"
+    done = CliRunner().invoke(foreshock, ["verdicts", "--server", server.url, "--token-file", str(file)])
+    assert (done.exit_code, done.stderr) == (2, f"Error: {told.format(file=file)}\n")
+
+
+def test_a_server_that_wants_a_token_says_which_option_gives_one(server: CutServer) -> None:
+    """None was given."""
+    server.token = "right"
+    done = CliRunner().invoke(foreshock, ["verdicts", "--server", server.url])
+    assert done.stderr == f"Error: --server {server.url}: 401: send a known token: give one with --token-file\n"

@@ -62,6 +62,20 @@ def test_an_unreachable_server_is_an_answer(address: str) -> None:
     assert "rror: [Errno" in answer.text
 
 
+def test_a_problem_is_told_by_its_sentence(recorder: Any, tmp_path: Path) -> None:
+    """Not as JSON, and of a token with what to do; an empty file sends none."""
+    token = tmp_path / "token"
+    token.write_text("wrong")
+    recorder.answers = [(401, {}, {"type": "about:blank", "detail": "send a known token"})]
+    with Transport(recorder.url, ServerAccess(token, patience(5))) as transport:
+        answer = transport.post("/x", [])
+        told = "the server denies the token (HTTP 401: send a known token): give one with the scope `ingest`"
+        assert answer.why() == told
+        token.write_text("\n")
+        assert transport.post("/x", []).why() == f"{token} is empty: write the token into it"
+    assert len(recorder.requests) == 1
+
+
 @pytest.mark.parametrize("said", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"])
 def test_a_server_that_talks_nonsense_is_an_answer(said: bytes) -> None:
     """It closes at once, speaks another protocol, or breaks off."""

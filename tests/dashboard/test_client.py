@@ -121,6 +121,15 @@ def test_every_wrong_answer_is_one_sentence_with_a_remedy(
     assert "\n" not in str(caught.value)
 
 
+def test_a_token_that_is_refused_is_not_told_as_missing(api: Any, connect: Any) -> None:
+    """One was given: another is to be written into its file."""
+    api.answers["cluster"] = (401, {"detail": "send a known token"})
+    with pytest.raises(
+        ApiProblem, match=r"refuses the token that the dashboard was given \(send a known token\): write"
+    ):
+        connect(api.url, "wrong").cluster()
+
+
 def test_a_list_without_items_is_no_list(api: Any, connect: Any) -> None:
     """Another server's answer."""
     api.answers["nodes"] = {"nodes": []}

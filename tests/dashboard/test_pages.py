@@ -363,7 +363,9 @@ def test_a_token_file_is_read_and_one_that_cannot_be_is_named(
     monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url, "--token-file", str(token)])
     assert not AppTest.from_file(str(APP), default_timeout=patience(30)).run().exception
     assert {entry[3] for entry in api.asked} == {"Bearer sesame"}
-    monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url, "--token-file", str(tmp_path / "none")])
-    drawn = AppTest.from_file(str(APP), default_timeout=patience(30)).run()
-    assert not drawn.exception
-    assert "cannot be read" in seen(drawn)
+    (tmp_path / "empty").touch()
+    for name, told in (("none", "cannot be read"), ("empty", "is empty: write the token into it")):
+        monkeypatch.setattr("sys.argv", ["app.py", "--server", api.url, "--token-file", str(tmp_path / name)])
+        drawn = AppTest.from_file(str(APP), default_timeout=patience(30)).run()
+        assert not drawn.exception
+        assert told in seen(drawn)

@@ -2,22 +2,30 @@
 
 import gzip
 import os
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 import zstandard
-from ingest.small_archive import KERNEL, build
+from ingest.small_archive import KERNEL, OPENSM, build
 
 from collectors.files.archive import (
     ArchiveError,
     ArchivePart,
     context_of,
     find_parts,
-    newest_moment,
+    newest_dated,
     read_part,
+    told_year,
 )
 from parsers.text.parser import Context
+
+NOW = datetime(2026, 11, 28, tzinfo=UTC)
+
+
+def newest_of(root: Path) -> tuple[datetime, str] | None:
+    """The newest date of an archive, and the file that bears it."""
+    return newest_dated(find_parts(root), NOW)
 
 
 def part(path: Path, name: str = "kernel") -> ArchivePart:
@@ -63,7 +71,19 @@ def test_a_log_is_named_for_its_node(tmp_path: Path, name: str) -> None:
 
 def test_the_newest_moment_is_the_archive_s_own(tmp_path: Path) -> None:
     """The day after the last telemetry, here."""
-    assert newest_moment(find_parts(build(tmp_path / "a"))) == datetime(2025, 3, 4, tzinfo=UTC)
+    assert newest_of(build(tmp_path / "a")) == (datetime(2025, 3, 4, tzinfo=UTC), "telemetry/2025-03-03.parquet")
+
+
+def test_old_files_do_not_make_the_newest_date_old(tmp_path: Path) -> None:
+    """One log of this year beside tables of years ago: opensm's dates are of this year."""
+    root = build(tmp_path / "a")
+    (root / "kernel/gpu-003.log").write_text(KERNEL.format(node="gpu-003").replace("2025-03-01", "2026-11-20"))
+    newest = newest_of(root)
+    assert newest is not None
+    assert (newest[0].date(), newest[1]) == (date(2026, 11, 20), "kernel/gpu-003.log")
+    year = told_year(find_parts(root), newest)
+    assert year is not None
+    assert year.startswith("fabric/opensm.log may bear dates without a year: 2026 is taken, by the newest date, which ")
 
 
 def test_a_broken_clock_s_date_is_not_the_newest(tmp_path: Path) -> None:
@@ -73,7 +93,9 @@ def test_a_broken_clock_s_date_is_not_the_newest(tmp_path: Path) -> None:
     (root / "kernel/gpu-004.log").write_text("[    1.0] NVRM: Xid (PCI:0000:0f:00): 79\n2025-02-31T00:00:00 no date\n")
     (root / "kernel/gpu-005.log.gz").write_bytes(gzip.compress(b"2031-01-01T00:00:00 not looked into"))
     (root / "telemetry/latest.parquet").write_bytes(b"")
-    assert newest_moment(find_parts(root)) == datetime(2025, 3, 4, tzinfo=UTC)
+    newest = newest_of(root)
+    assert newest is not None
+    assert newest[0] == datetime(2025, 3, 4, tzinfo=UTC)
 
 
 def test_an_archive_without_dates_goes_by_its_files_modification(tmp_path: Path) -> None:
@@ -83,7 +105,7 @@ def test_an_archive_without_dates_goes_by_its_files_modification(tmp_path: Path)
     path.write_text("Dec 31 23:00:00 000001 [8EAC6C0] 0x02 -> SUBNET UP\n")
     os.utime(path, (datetime(2024, 2, 1, tzinfo=UTC).timestamp(),) * 2)
     parts = find_parts(tmp_path)
-    assert newest_moment(parts) is None
+    assert newest_dated(parts, NOW) is None
     assert context_of(parts[0], None) == Context(year=2024, until=datetime(2024, 2, 1, tzinfo=UTC))
     assert context_of(parts[0], None, year=2022).year == 2022
     assert context_of(parts[0], datetime(2023, 5, 5, tzinfo=UTC)).year == 2023
@@ -138,6 +160,25 @@ def test_a_binary_file_is_told_of_in_every_part(tmp_path: Path, name: str) -> No
     assert (
         read_part(part(tmp_path / "x.log", name), Context()).broken == "it is no text: replace it with the log itself"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("kernel", OPENSM, "no line of 20 is of the format kernel: it looks like opensm"),
+        ("fabric", KERNEL.format(node="n"), "no line of 60 is of the format opensm: it looks like kernel"),
+        ("fabric", OPENSM.partition("drop_mgr")[0] + "SUBNET UP\n", None),
+        ("kernel", "2025-03-01T04:05:07.000000+00:00 n kernel: usb 1-1: new device\n", None),
+        ("kernel", "usb 1-1: new high-speed USB device number 2\n", None),
+        ("switches", "2025-03-01T04:05:07+00:00 leaf-01 systemd[1]: Started Session 3.\n", None),
+    ],
+)
+def test_a_log_under_another_ones_name_is_told_of(tmp_path: Path, name: str, text: str, said: str | None) -> None:
+    """By what its lines look like; a log in which nothing happened is fine."""
+    (tmp_path / "x.log").write_text(text * 20)
+    found = read_part(part(tmp_path / "x.log", name), Context(year=2025))
+    assert found.misread == said
+    assert found.broken is None
 
 
 @pytest.mark.parametrize("name", ["kernel", "fabric", "training", "topology"])

@@ -2,6 +2,7 @@
 
 import gzip
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -11,7 +12,7 @@ import zstandard
 from ingest.small_archive import build
 
 from cli.commands.ingest import ingest_archive
-from collectors.files.archive import PARTS, context_of, find_parts, newest_moment, read_part
+from collectors.files.archive import PARTS, context_of, find_parts, newest_dated, read_part
 from store.records.event import Event
 from store.tables import schema
 
@@ -66,10 +67,13 @@ def archive(tmp_path: Path) -> Path:
     return root
 
 
+NOW = datetime(2026, 11, 28, tzinfo=UTC)
+
+
 def events_of(root: Path) -> dict[str, list[Event]]:
     """What each file says, by its path."""
     parts = find_parts(root)
-    newest = newest_moment(parts)
+    newest, _ = newest_dated(parts, NOW) or (None, "")
     return {p.relative: list(read_part(p, context_of(p, newest)).events) for p in parts if p.name != "telemetry"}
 
 

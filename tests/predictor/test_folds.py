@@ -61,7 +61,8 @@ def test_the_end_of_the_test_is_exclusive() -> None:
     ("span", "settings", "said"),
     [
         (None, BacktestSettings(), "run `foreshock ingest`"),
-        ((day(0), day(20)), BacktestSettings(), "no moment to judge"),
+        ((day(0), day(20)), BacktestSettings(), r"too short, 20\.0 days where 31 are needed"),
+        ((day(0.1), day(30.5)), BacktestSettings(), r"too short, 30\.4 days where 31 are needed"),
         (SPAN, BacktestSettings(test_start=day(2)), "set a later --test-start"),
         (SPAN, BacktestSettings(test_start=day(90), test_end=day(90)), "no moment to judge"),
     ],
@@ -70,6 +71,19 @@ def test_too_little_data_is_said_clearly(span: object, settings: BacktestSetting
     """What is missing and what to do."""
     with pytest.raises(NoDataError, match=said):
         plan(span, settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("horizon_h", [24, 168, 720])
+@pytest.mark.parametrize("begin", [0, 0.4])
+def test_as_many_days_as_are_said_to_be_needed_are_enough(horizon_h: int, begin: float) -> None:
+    """The number that the refusal tells is the least that works."""
+    settings = BacktestSettings(horizon_h)
+    with pytest.raises(NoDataError) as refused:
+        plan((day(begin), day(begin + 20)), settings)
+    needed = int(str(refused.value).partition(" are needed")[0].rpartition(" ")[2])
+    assert plan((day(begin), day(begin + needed)), settings).test
+    with pytest.raises(NoDataError):
+        plan((day(begin), day(begin + needed - 1)), settings)
 
 
 def test_a_grid_ends_at_its_last_moment() -> None:
