@@ -95,7 +95,9 @@ def matters(account: Account, scene: Scene) -> float:
     weight = CURED if is_cured else 1.0
     last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
     age = max(0.0, (scene.now - last).total_seconds())
-    weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
+    # Where no end of work is to be explained, what broke is broken until somebody sees to it.
+    if stop is not None or is_cured or all(effect.is_mild() for effect in effects):
+        weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
     if is_untold(account.suspect.place.name):
         weight *= _OF_UNTOLD_JOB
     if account.suspect.kind == "application" and not stopped_it and _worked_on(account, scene):

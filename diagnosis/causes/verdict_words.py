@@ -115,7 +115,14 @@ def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Ver
         evidence_for=tuple(_evidence_for(account)),
         evidence_against=tuple(_evidence_against(account, scene)),
         last=max(effect.last for effect in effects),
+        newest=_newest(effects),
     )
+
+
+def _newest(effects: Iterable[Effect]) -> datetime:
+    """When the last of its signs was new."""
+    signs = ([one.newest or one.last for one in effect.symptoms] or [effect.last] for effect in effects)
+    return max(moment for moments in signs for moment in moments)
 
 
 def _node(suspect: Suspect, scene: Scene) -> str | None:

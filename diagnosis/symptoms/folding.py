@@ -19,7 +19,7 @@ from diagnosis.hangs.stuck_ranks import StuckRanks
 from diagnosis.symptoms.clocks import USUAL_UNCERTAINTY_S, NodeClocks
 from diagnosis.symptoms.event_place import SUBNET, EventPlaces, names_of_others
 from diagnosis.symptoms.gpu_names import NodeGpus, is_by_pci
-from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of
+from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of, shown_since
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind, in_order
 from store.records.event import SEVERITIES, Device, Event, Severity
@@ -49,6 +49,7 @@ class _Tally:
     first: datetime
     last: datetime
     severity: Severity
+    newest: datetime | None = None
     count: int = 0
     doubt_s: float = USUAL_UNCERTAINTY_S
     events: list[tuple[datetime, str, Event]] = field(default_factory=list)
@@ -61,6 +62,8 @@ class _Tally:
             self.last = time
         elif time < self.first:
             self.first = time
+        happened = min(time, shown_since(event) or time)
+        self.newest = max(happened, self.newest or happened)
         if event.severity != self.severity and _BADNESS[event.severity] > _BADNESS[self.severity]:
             self.severity = event.severity
         keep_newest(self.moments, time)
@@ -77,6 +80,7 @@ class _Tally:
         """Take in what was told of the same under another name."""
         self.count += other.count
         self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.newest = max(self.newest or self.last, other.newest or other.last)
         self.severity = max(self.severity, other.severity, key=_BADNESS.__getitem__)
         self.doubt_s = max(self.doubt_s, other.doubt_s)
         self.moments = sorted((*self.moments, *other.moments))[-_MOST_MOMENTS:]
@@ -277,6 +281,7 @@ class SymptomFold:
             device=self._device(place, head.device, tally.last),
             relapses=len(before),
             ever=tally.first,
+            newest=tally.newest,
             uncertainty_s=tally.doubt_s,
         )
 
