@@ -60,6 +60,7 @@ class Surroundings:
         if self._is_due("saves", _SAVES_S) or is_later:
             self._saves_read = now
             self._gpus, self._saved = gpus_of_nodes(connection), newest_saves(connection, now)
+            self.graph.gpus = self._gpus  # an inventory may come when nothing is cabled anew
         return self._refresh_graph(connection)
 
     def _refresh_graph(self, connection: sa.Connection) -> bool:
