@@ -101,11 +101,12 @@ def recent_jobs(connection: sa.Connection, now: datetime) -> list[Job]:
 
 def with_stakes_now(connection: sa.Connection, verdicts: Sequence[Verdict], now: datetime) -> list[Verdict]:
     """Verdicts as they are held: those that stand with what is at stake now, for each save lowers it."""
-    if not any(one.jobs and one.state in STANDING_STATES for one in verdicts):
+    runs = {run for one in verdicts if one.state in STANDING_STATES for run in one.jobs}
+    if not runs:
         return list(verdicts)
-    jobs = [job for job in map(scene_job, recent_jobs(connection, now)) if job is not None]
-    table = read_stakes(connection, jobs, now)
-    return [with_stake(one, table) if one.state in STANDING_STATES else one for one in verdicts]
+    known = (scene_job(job) for job in recent_jobs(connection, now) if job.run in runs)
+    table = read_stakes(connection, [job for job in known if job is not None], now)
+    return [with_stake(one, table) if one.jobs and one.state in STANDING_STATES else one for one in verdicts]
 
 
 def read_stakes(connection: sa.Connection, jobs: Sequence[SceneJob], moment: datetime) -> StakeTable:
