@@ -123,7 +123,9 @@ def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Ver
 
 
 def _newest(effects: Iterable[Effect]) -> datetime:
-    """When the last of its signs was new."""
+    """When the last of its signs was new; a warning is none where there is worse."""
+    effects = list(effects)
+    effects = [effect for effect in effects if not effect.is_mild()] or effects
     signs = ([one.newest or one.last for one in effect.symptoms] or [effect.last] for effect in effects)
     return max(moment for moments in signs for moment in moments)
 

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from diagnosis.causes.scene import REACH, SceneJob, scene_job
-from diagnosis.causes.stop import ENDED_WELL
+from diagnosis.causes.stop import ENDED_WELL, is_untold
 from store.events.event_pages import event_of
 from store.records.event import Event
 from store.records.job import Job
@@ -52,7 +52,7 @@ class StakeTable:
         first, last = signs
         found = [(job, hours) for job, hours in map(self.jobs.__getitem__, near) if job.start <= last]
         found = [one for one in found if one[0].end is None or one[0].end >= first]
-        found = [one for one in found if not self.began_after(one[0].run, last)]
+        found = [one for one in found if self.begun[one[0].run] <= one[0].start]
         return {job.run for job, _ in found}, sum(hours for _, hours in found)
 
     def began_after(self, run: str, moment: datetime) -> bool:
@@ -155,7 +155,7 @@ def with_stake(verdict: Verdict, table: StakeTable) -> Verdict:
     newest = verdict.newest or verdict.last or verdict.since
     runs, hours = table.of(nodes, (verdict.since, newest))
     runs |= {run for run in verdict.jobs if not table.began_after(run, newest)}
-    is_told = bool(verdict.jobs) or any(node in table.by_node for node in nodes)
+    is_told = bool(verdict.jobs or table.begun) and not is_untold(verdict.name)
     is_done = verdict.action == "restart_app" and is_told and not runs
     action = "none" if is_done else verdict.action
     return replace(verdict, jobs=tuple(sorted(runs)), gpu_hours_at_stake=round(hours, 1), action=action)

@@ -123,6 +123,34 @@ def test_a_job_that_began_anew_suffers_no_more_and_nobody_is_told_to_restart_it(
     assert (one.jobs, one.action) == (("llm",), "restart_app")
 
 
+def test_a_warning_is_no_new_sign_and_a_worse_fault_has_its_own_remedy(cluster: sa.Engine) -> None:
+    """Hours after a contained error a row is remapped: the job gets on. Then the GPU's memory fails."""
+    clock = [NOW + HOUR]
+    put_jobs(cluster, replace(FIRST, state="FAILED", end=NOW + timedelta(minutes=4)), AFRESH)
+    take(cluster, fault(94))
+    take(cluster, replace(fault(63, at=clock[0]), severity="warning"))
+    VerdictEngine(cluster, lambda: clock[0]).turn()
+    (one,) = causes(cluster, clock[0])
+    assert (one.jobs, one.action) == ((), "none")
+    clock[0] += HOUR
+    take(cluster, replace(fault(48, at=clock[0]), action="reset_gpu"))
+    VerdictEngine(cluster, lambda: clock[0]).turn()
+    (one,) = causes(cluster, clock[0])
+    assert (one.jobs, one.action) == (("llm",), "reset_gpu")
+    assert "Xid 48" in one.reason
+
+
+def test_a_job_that_went_on_elsewhere_suffers_no_more(cluster: sa.Engine) -> None:
+    """An exporter misses the GPU minutes after the restart: no job has work there. Nothing is left to restart."""
+    put_jobs(cluster, replace(FIRST, state="FAILED", end=NOW + timedelta(minutes=4)))
+    put_jobs(cluster, replace(AFRESH, node_list="gpu-[002-003]"))
+    gone = replace(fault(79, at=NOW + HOUR / 4), source="dcgm", kind="gpu_missing", code=None, severity="warning")
+    take(cluster, fault(79), gone, fault(94, "gpu-001"))
+    VerdictEngine(cluster, lambda: NOW + HOUR / 2).turn()
+    found = {one.node: (one.jobs, one.action) for one in causes(cluster, NOW + HOUR / 2)}
+    assert found == {"gpu-000": ((), "reboot_node"), "gpu-001": ((), "none")}
+
+
 def test_what_is_broken_stays_as_likely_whatever_breaks_later(cluster: sa.Engine) -> None:
     """A GPU off its bus is off until somebody sees to it: the time alone speaks for nothing."""
     clock = [NOW]
