@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from diagnosis.causes.relevance import CURED, SURVIVED
+from diagnosis.causes.relevance import CURED, SURVIVABLE, SURVIVED
 from diagnosis.causes.stop import is_untold
 from diagnosis.graph.place import Place
 from store.records import fault_catalog
@@ -123,10 +123,10 @@ def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Ver
 
 
 def _newest(effects: Iterable[Effect]) -> datetime:
-    """When the last of its signs was new; a warning is none where there is worse."""
+    """When the last of its signs was new. Where there is worse, a warning is none, and what programs work on after."""
     effects = list(effects)
-    effects = [effect for effect in effects if not effect.is_mild()] or effects
-    signs = ([one.newest or one.last for one in effect.symptoms] or [effect.last] for effect in effects)
+    grave = [effect for effect in effects if not effect.is_mild() and effect.kind not in SURVIVABLE]
+    signs = ([one.newest or one.last for one in effect.symptoms] or [effect.last] for effect in grave or effects)
     return max(moment for moments in signs for moment in moments)
 
 

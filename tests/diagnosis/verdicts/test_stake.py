@@ -124,11 +124,12 @@ def test_a_job_that_began_anew_suffers_no_more_and_nobody_is_told_to_restart_it(
 
 
 def test_a_warning_is_no_new_sign_and_a_worse_fault_has_its_own_remedy(cluster: sa.Engine) -> None:
-    """Hours after a contained error a row is remapped: the job gets on. Then the GPU's memory fails."""
+    """A row is remapped and a program faults: the job gets on. Then the GPU's memory fails."""
     clock = [NOW + HOUR]
     put_jobs(cluster, replace(FIRST, state="FAILED", end=NOW + timedelta(minutes=4)), AFRESH)
     take(cluster, fault(94))
     take(cluster, replace(fault(63, at=clock[0]), severity="warning"))
+    take(cluster, replace(fault(13, at=clock[0]), cause="application", action="restart_app", severity="error"))
     VerdictEngine(cluster, lambda: clock[0]).turn()
     (one,) = causes(cluster, clock[0])
     assert (one.jobs, one.action) == ((), "none")
