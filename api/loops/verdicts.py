@@ -27,6 +27,7 @@ from api.answers.reply import dump
 from api.loops.large_fleet import is_large
 from api.server.state import State
 from diagnosis.verdicts.engine import HandedOverError, VerdictEngine
+from diagnosis.verdicts.stake import with_stakes_now
 from schedulers.reconcile.delivery import verdict_delivery
 from schedulers.webhooks.formats.alertmanager import FIRES_FOR
 from schedulers.webhooks.webhook import takes_verdicts
@@ -246,7 +247,7 @@ class VerdictTurns:
         mark = f"~{int(now.timestamp())}"
         with writing(self._state.engine).begin() as connection:
             loud = [one for one in open_verdicts(connection) if silenced_until(connection, one, now) is None]
-            standing = [plain(one) for one in loud]
+            standing = [plain(one) for one in with_stakes_now(connection, loud, now)]
             again = [verdict_delivery(one, "it stands", name, now, mark) for one in standing for name in receivers]
             queue_deliveries(connection, again)
 

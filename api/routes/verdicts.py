@@ -7,6 +7,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -24,6 +25,7 @@ from api.edge.problem import Problem
 from api.server.state import Server, State
 from api.server.verdict_feed import DROP_S, HEARTBEAT_S, MOST_STREAMS, FeedListener
 from diagnosis.incidents.intake import keep_found
+from diagnosis.verdicts.stake import with_stakes_now
 from schedulers.lifecycle.active_check import (
     CheckPlan,
     CheckRefusedError,
@@ -86,7 +88,7 @@ def get_verdicts(_who: Reader, server: Server, query: Annotated[VerdictQuery, Qu
     window = VerdictWindow(states, query.of_class, query.node, query.run, query.since, query.until)
     mark = (cursor.time, cursor.id) if cursor else None
     with server.engine.connect() as connection:
-        found = verdict_page(connection, window, mark, (query.limit + 1, newest))
+        found = _as_of_now(connection, verdict_page(connection, window, mark, (query.limit + 1, newest)), server)
         ranks = standing_ranks(connection)
         lives = lives_of(connection, [verdict_subject(one.verdict) for one in found], server.clock())
     price = server.settings.gpu_hour_price
@@ -133,6 +135,7 @@ def get_verdict(_who: Reader, server: Server, verdict: VerdictId) -> Response:
         found = stored_verdict(connection, verdict)
         if found is None:
             raise Problem(404, f"there is no verdict {verdict[:80]!r}")
+        (found,) = _as_of_now(connection, [found], server)
         changes = revisions_of(connection, verdict)
         ranks = standing_ranks(connection)
         life, thread = lives_of(connection, [verdict_subject(found.verdict)], server.clock())[verdict]
@@ -187,6 +190,12 @@ def _try_suspects(server: State, plan: CheckPlan, actor: str) -> None:
             except sa.exc.SQLAlchemyError:
                 _log.exception("what the check %s said of %s is lost", result.request.name, result.request.node)
             server.faults.set()
+
+
+def _as_of_now(connection: sa.Connection, found: Sequence[StoredVerdict], server: State) -> list[StoredVerdict]:
+    """What is at stake changes by the minute, and no revision tells it."""
+    held = with_stakes_now(connection, [one.verdict for one in found], server.clock())
+    return [replace(one, verdict=verdict) for one, verdict in zip(found, held, strict=True)]
 
 
 def _shown(found: StoredVerdict, ranks: dict[str, int]) -> dict[str, Any]:
@@ -272,8 +281,8 @@ def _beginning(server: State, after: int | None) -> tuple[int, Sequence[bytes]]:
         if after is not None and after <= newest:
             return after, ()
         ranks = standing_ranks(connection)
-        standing = [(one, "it stands") for one in open_verdicts(connection)]
-    return newest, [_event(newest, _object(server, one, ranks), what) for one, what in standing]
+        standing = with_stakes_now(connection, open_verdicts(connection), server.clock())
+    return newest, [_event(newest, _object(server, one, ranks), "it stands") for one in standing]
 
 
 def _news(server: State, after: int) -> tuple[int, Sequence[bytes]]:

@@ -55,7 +55,10 @@ def node_changes(
 def booted(node: str, boot_s: float, silent_s: float | None = None, ended: tuple[int, str] | None = None) -> Finding:
     """A node was booted: after how long a silence, and which Xid, that stood since when, it ends."""
     moment = datetime.fromtimestamp(boot_s, UTC) if 0 < boot_s < _MOST_S else None
-    message = "The node was booted" + (f" at {moment:%Y-%m-%d %H:%M:%S}" if moment else "")
+    at = f"at {moment:%Y-%m-%d %H:%M:%S}" if moment else ""
+    if moment and ended and moment < datetime.fromisoformat(ended[1]):  # seen after it, and dated before it
+        at = f"({at} by its own clock, which is not that of the telemetry)"
+    message = f"The node was booted {at}".rstrip()
     message += f", after {_length(silent_s)} without telemetry" if silent_s else ""
     message += f"; it ends the fault of Xid {ended[0]} that stood since {ended[1]}" if ended else ""
     return meant(

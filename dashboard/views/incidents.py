@@ -94,14 +94,15 @@ def headline(incident: IncidentJson) -> tuple[str, str]:
     named = [words.device(one, name=incident.name if at == 0 else None) for at, one in enumerate(incident.devices)]
     device = ", ".join(named) or words.device(incident.device, name=incident.name)
     place = f"{where}, {words.plain(device)}" if device and incident.device.type != "node" else where
-    text = f"{words.plain(words.what(incident))} on {place}"
+    parts = words.plain(words.what(incident)).rstrip(".").split("; ")
+    text = f"{place}: {'. '.join([parts[0], *(part[:1].upper() + part[1:] for part in parts[1:])])}."
     life = incident.life
     if life is not None and life.state != "open":
         whom = f", with {words.plain(life.owner.removeprefix('person:'))}" if life.owner else ""
-        over = life.state in ("closed", "validated")
-        return "success" if over else "info", f"{text}: {people.LIVES.get(life.state, words.plain(life.state))}{whom}."
+        state = people.LIVES.get(life.state, words.plain(life.state)).capitalize()
+        return "success" if life.state in ("closed", "validated") else "info", f"{text} {state}{whom}."
     level = {"fatal": "error", "error": "error", "warning": "warning"}.get(incident.severity, "info")
-    return level, f"{text}: nobody has taken it yet."
+    return level, f"{text} Nobody has taken it yet."
 
 
 def _facts(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:

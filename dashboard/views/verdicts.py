@@ -67,7 +67,8 @@ def _ordered(found: Sequence[VerdictJson]) -> list[VerdictJson]:
 
 def _label(verdict: VerdictJson) -> str:
     state = sayings.STATES.get(verdict.state, verdict.state)
-    return f"{sayings.title(verdict)} · {words.risk(verdict.probability)} · {state} · {words.utc(verdict.since)}"
+    # Its probability is that of the moment, and stands below: this list is not drawn anew with it.
+    return f"{sayings.title(verdict)} · {state} · {words.utc(verdict.since)}"
 
 
 @st.fragment(run_every=panels.REFRESH_S)

@@ -113,10 +113,15 @@ def _add(search: Search, suspect: Suspect, hit: Hit | None, effect: Effect) -> N
 
 
 def _runs_by_node(scene: Scene) -> dict[str, frozenset[str]]:
-    """The runs of each node; under "" all of them: what is of no node may be between any."""
+    """The runs of each node; under "" all of them: what is of no node may be between any.
+
+    Of a run that stopped, the nodes of that attempt: what an earlier one left behind did not stop it.
+    """
     found: dict[str, set[str]] = defaultdict(set)
+    stop = scene.stop
     for job in scene.jobs:
-        for node in (*job.nodes, ""):
+        nodes = stop.nodes if stop is not None and stop.nodes and job.run == stop.run else job.nodes
+        for node in (*nodes, ""):
             found[node].add(job.run)
     for domain in scene.graph.places("nvswitch"):
         for node in scene.graph.nodes_below(domain):

@@ -28,7 +28,7 @@ _WORKED_ON = 0.2
 # A program's fault on a node whose job nobody tells: any program of the node may have met it, so that what else is
 # seen goes before it, and it is never sure.
 _OF_UNTOLD_JOB, _MOST_OF_UNTOLD_JOB = 0.3, 0.85
-_SURVIVABLE = frozenset({"gpu_program", "gpu_follow_on"})
+SURVIVABLE = frozenset({"gpu_program", "gpu_follow_on"})
 _HALF_LIFE_S = {False: 6 * 3600.0, True: 1800.0}
 # Where nobody asks what ended the work, the newest of what is over is meant; each older one matters so much less.
 _OLDER = 0.5
@@ -95,7 +95,9 @@ def matters(account: Account, scene: Scene) -> float:
     weight = CURED if is_cured else 1.0
     last = max((effect.cured if is_cured and effect.cured else effect.last) for effect in effects)
     age = max(0.0, (scene.now - last).total_seconds())
-    weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
+    # Where no end of work is to be explained, what broke is broken until somebody sees to it.
+    if stop is not None or is_cured or all(effect.is_mild() for effect in effects):
+        weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
     if is_untold(account.suspect.place.name):
         weight *= _OF_UNTOLD_JOB
     if account.suspect.kind == "application" and not stopped_it and _worked_on(account, scene):
@@ -121,7 +123,7 @@ def _stopped(account: Account, stop: Stoppage) -> bool:
 
 def _worked_on(account: Account, scene: Scene) -> bool:
     """Whether a program met an error on a GPU and no other, and its job ended well or still runs."""
-    if any(effect.kind not in _SURVIVABLE for effect, _ in account.jobs):
+    if any(effect.kind not in SURVIVABLE for effect, _ in account.jobs):
         return False
     states = [job.state for job in scene.jobs if job.run == account.suspect.place.name]
     return bool(states) and states[-1].startswith(ENDED_WELL)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from diagnosis.causes.relevance import CURED, SURVIVED
+from diagnosis.causes.relevance import CURED, SURVIVABLE, SURVIVED
 from diagnosis.causes.stop import is_untold
 from diagnosis.graph.place import Place
 from store.records import fault_catalog
@@ -82,6 +82,9 @@ _SHOWS: dict[str, str] = {
     "peer_complaint": "could not reach a peer",
     "corruption": "computed wrong numbers",
 }
+_OF_GPU: dict[str, str] = {"gpu_lost": "was lost", "host_fault": "reported a fault"}
+# The Xid by which the driver says that it wants a reset or a reboot.
+_RECOVERY = 154
 _UNITS: dict[str, str] = {"switch": "links", "node": "parts", "nvswitch": "GPUs"}
 
 
@@ -115,7 +118,16 @@ def verdict_of(finding: SuspectFinding, probability: float, scene: Scene) -> Ver
         evidence_for=tuple(_evidence_for(account)),
         evidence_against=tuple(_evidence_against(account, scene)),
         last=max(effect.last for effect in effects),
+        newest=_newest(effects),
     )
+
+
+def _newest(effects: Iterable[Effect]) -> datetime:
+    """When the last of its signs was new. Where there is worse, a warning is none, and what programs work on after."""
+    effects = list(effects)
+    grave = [effect for effect in effects if not effect.is_mild() and effect.kind not in SURVIVABLE]
+    signs = ([one.newest or one.last for one in effect.symptoms] or [effect.last] for effect in grave or effects)
+    return max(moment for moments in signs for moment in moments)
 
 
 def _node(suspect: Suspect, scene: Scene) -> str | None:
@@ -150,11 +162,17 @@ def _nodes(suspect: Suspect, own: Iterable[Effect], node: str | None, scene: Sce
 
 
 def _lead(account: Account) -> Symptom | None:
-    """The symptom that says most of a suspect; the first of those."""
-    best = max(account.parts, key=lambda part: (part[1], -part[0].effect.first.timestamp()), default=None)
+    """The symptom that says most of a suspect, the first of those; what another fault led to only where it is alone."""
+
+    def says(part: tuple[Hit, float]) -> tuple[bool, float, float]:
+        effect = part[0].effect
+        return effect.kind != "gpu_follow_on", part[1], -effect.first.timestamp()
+
+    best = max(account.parts, key=says, default=None)
     if best is not None and best[0].effect.symptoms:
         return best[0].effect.symptoms[0]
-    return next((effect.symptoms[0] for effect, _ in account.jobs if effect.symptoms), None)
+    told = [effect for effect, _ in account.jobs if effect.symptoms]
+    return min(told, key=lambda one: one.kind == "gpu_follow_on").symptoms[0] if told else None
 
 
 def _cause(suspect: Suspect, lead: Symptom | None) -> Cause:
@@ -285,9 +303,17 @@ def _own_words(hit: Hit) -> str:
     times = f", {count} times" if count > 1 else ""
     text = next((symptom.text for symptom in effect.symptoms if symptom.text), "")
     where = effect.place.words()
-    is_lost = (effect.place.kind, effect.kind) == ("gpu", "gpu_lost")
-    shows = "was lost" if is_lost else _SHOWS.get(effect.kind, effect.kind)
+    shows = _shows(effect)
     return f"{where} {shows}{times}" + (f": {text[:160]}" if text else "")
+
+
+def _shows(effect: Effect) -> str:
+    """What a device did, in words: of a part what `_SHOWS` says of its host."""
+    if effect.place.kind == "gpu" and effect.kind in _OF_GPU:
+        return _OF_GPU[effect.kind]
+    if effect.symptoms and effect.symptoms[0].code == _RECOVERY:
+        return "asked to be recovered"
+    return _SHOWS.get(effect.kind, effect.kind)
 
 
 def _job_words(effect: Effect) -> str:

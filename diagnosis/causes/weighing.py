@@ -266,6 +266,9 @@ def _usual_units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> in
 
 
 def _named_parts(node: Place, kind: CauseClass, reach: ReachIndex) -> int:
+    counted = reach.graph.gpus.get(node.name, 0) if kind == "gpu" else 0
+    if counted:
+        return counted
     named = len(reach.graph.children(node, kind))
     return named if named >= (_ALL_GPUS if kind == "gpu" else 1) else 0
 

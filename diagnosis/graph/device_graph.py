@@ -10,7 +10,7 @@ A cable is no place of its own in memory: it is the pair of ends that `join` was
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from diagnosis.graph.place import Place
 from store.records.verdict import CAUSE_CLASSES, CauseClass
@@ -31,6 +31,7 @@ class DeviceGraph:
     """
 
     def __init__(self) -> None:
+        self.gpus: Mapping[str, int] = {}  # how many each node has, where its inventory counts them
         # Tuples where there are few: of a hundred thousand adapters each byte counts.
         self._parents: dict[Place, tuple[Place, ...]] = {}
         self._children: dict[Place, list[Place]] = {}

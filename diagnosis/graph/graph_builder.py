@@ -32,6 +32,7 @@ class TopologyRecords:
     """What a graph is built from."""
 
     nodes: Sequence[str] = ()
+    gpus: Mapping[str, int] = field(default_factory=dict)  # of each node, as the inventory counts them
     links: Sequence[FabricLink] = ()
     names: Sequence[DeviceName] = ()
     groups: Sequence[NodeGroup] = ()
@@ -64,6 +65,7 @@ class _AdapterIndex:
 def build_graph(records: TopologyRecords) -> DeviceGraph:
     """The graph of what is known."""
     graph = DeviceGraph()
+    graph.gpus = records.gpus
     for node in records.nodes:
         graph.add(Place("node", node))
     adapters = _adapters(records)

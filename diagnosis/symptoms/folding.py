@@ -19,7 +19,7 @@ from diagnosis.hangs.stuck_ranks import StuckRanks
 from diagnosis.symptoms.clocks import USUAL_UNCERTAINTY_S, NodeClocks
 from diagnosis.symptoms.event_place import SUBNET, EventPlaces, names_of_others
 from diagnosis.symptoms.gpu_names import NodeGpus, is_by_pci
-from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of
+from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of, shown_since
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind, in_order
 from store.records.event import SEVERITIES, Device, Event, Severity
@@ -49,6 +49,8 @@ class _Tally:
     first: datetime
     last: datetime
     severity: Severity
+    newest: datetime | None = None  # of what is as grave as it ever was: a warning is no new sign of an error
+    head: tuple[int, datetime, str, Event] | None = None  # the first of the worst
     count: int = 0
     doubt_s: float = USUAL_UNCERTAINTY_S
     events: list[tuple[datetime, str, Event]] = field(default_factory=list)
@@ -61,6 +63,7 @@ class _Tally:
             self.last = time
         elif time < self.first:
             self.first = time
+        self._note(event, time)
         if event.severity != self.severity and _BADNESS[event.severity] > _BADNESS[self.severity]:
             self.severity = event.severity
         keep_newest(self.moments, time)
@@ -73,16 +76,36 @@ class _Tally:
             if len(self.points_at) < _MOST_NAMES:
                 self.points_at[name] = None
 
+    def _note(self, event: Event, time: datetime) -> None:
+        """Whether it is the worst, and whether something new has happened."""
+        happened = min(time, shown_since(event) or time)
+        was, now = self.head is not None and _is_grave(self.severity), _is_grave(event.severity)
+        if self.newest is None or now > was:
+            self.newest = happened
+        elif now == was:
+            self.newest = max(happened, self.newest)
+        head = (-_BADNESS[event.severity], time, event.id or "", event)
+        if self.head is None or head[:3] < self.head[:3]:
+            self.head = head
+
     def merge(self, other: "_Tally") -> None:
         """Take in what was told of the same under another name."""
         self.count += other.count
         self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        was, now = _is_grave(self.severity), _is_grave(other.severity)
+        newest = [one.newest for one, is_meant in ((self, was >= now), (other, now >= was)) if is_meant and one.newest]
+        self.newest = max(newest, default=None)
+        self.head = min(filter(None, (self.head, other.head)), key=lambda one: one[:3], default=None)
         self.severity = max(self.severity, other.severity, key=_BADNESS.__getitem__)
         self.doubt_s = max(self.doubt_s, other.doubt_s)
         self.moments = sorted((*self.moments, *other.moments))[-_MOST_MOMENTS:]
         self.events = sorted((*self.events, *other.events), key=lambda one: one[:2])[:_MOST_EVENTS]
         for name in list(other.points_at)[: _MOST_NAMES - len(self.points_at)]:
             self.points_at[name] = None
+
+
+def _is_grave(severity: Severity) -> bool:
+    return severity in ("error", "fatal")
 
 
 class SymptomFold:
@@ -257,7 +280,7 @@ class SymptomFold:
         before = [moment for moment in cures if moment < tally.last]
         # A link that fails again after it came up fails anew.
         first = next((moment for moment in tally.moments if moment > before[-1]), tally.last) if before else tally.first
-        head = tally.events[0][2]
+        head = tally.events[0][2] if tally.head is None else tally.head[3]
         said = code_description(head.kind, head.code)
         return Symptom(
             kind=kind,
@@ -269,7 +292,7 @@ class SymptomFold:
             severity=tally.severity,
             code=head.code,
             run=run,
-            events=tuple(ident for _, ident, _ in tally.events if ident),
+            events=tuple(dict.fromkeys(ident for ident in (*(one for _, one, _ in tally.events), head.id) if ident)),
             cured=cured,
             points_at=tuple(sorted(tally.points_at)),
             text=head.message[:200],
@@ -277,6 +300,7 @@ class SymptomFold:
             device=self._device(place, head.device, tally.last),
             relapses=len(before),
             ever=tally.first,
+            newest=tally.newest,
             uncertainty_s=tally.doubt_s,
         )
 

@@ -1,6 +1,7 @@
 """What an event is a symptom of, and what it cures: by the first row of `store/catalogs/symptoms.csv` that fits."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, lru_cache
 
 from diagnosis.hangs.stuck_ranks import TELLING
@@ -76,6 +77,16 @@ def lines_of(event: Event) -> int:
     """How many lines an event stands for: itself, and those that it `repeats`."""
     repeats = event.attributes.get("repeats")
     return repeats + 1 if type(repeats) is int and 0 <= repeats < _MOST_REPEATS else 1
+
+
+def shown_since(event: Event) -> datetime | None:
+    """Since when what an exporter shows may have been so: it looks now and then. None: the event is of its own time."""
+    since = event.attributes.get("since" if "follows" in event.attributes else "after")
+    try:
+        moment = datetime.fromisoformat(since) if isinstance(since, str) else None
+    except ValueError:
+        return None
+    return None if moment is None or moment.tzinfo is None else moment
 
 
 def kinds_that_matter() -> frozenset[str]:

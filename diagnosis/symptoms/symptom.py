@@ -50,6 +50,7 @@ class Symptom:
     `first` and `last` are by a common clock, each true within `uncertainty_s` seconds. `cured` is when it was over (a
     link that came up, a node that answers), None while it stands or where nobody would say. What comes again after a
     cure has its newest `first`; `relapses` counts the cures before (at most 32), `ever` is its very first moment.
+    `newest` is when something was last new: a gauge that goes on showing what it showed moves `last` alone.
     `points_at` are the names that the lines give of others: a file server, a peer's address, a switch. Who complains is
     no suspect for it. `text` is the first line's, `meaning` what its code means, where a table says more than it.
     """
@@ -72,6 +73,7 @@ class Symptom:
     device: Device = field(default_factory=Device)
     relapses: int = 0
     ever: datetime | None = None
+    newest: datetime | None = None
 
 
 def in_order(symptoms: Iterable[Symptom]) -> list[Symptom]:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from store.records.event import format_time
 from store.records.verdict import Verdict
 from store.verdicts.verdict_log import VerdictChange, closed
+from wire.words.values import risk
 
 # A cause is told of from here on, and no more once it has fallen well below: what wavers does not come and go.
 LEAST_OPEN = 0.3
@@ -141,7 +142,7 @@ def what_changed(old: Verdict, new: Verdict) -> tuple[list[str], bool]:
         found.append(f"{new.cause}, {new.action} on {new.node or new.name} (before: {old.cause}, {old.action})")
     is_urgent = bool(found)
     if abs(new.probability - old.probability) >= _MOVED:
-        found.append(f"probability {old.probability:.2f} to {new.probability:.2f}")
+        found.append(f"probability {risk(old.probability)} to {risk(new.probability)}")
     if new.since < old.since:
         earlier_s = (old.since - new.since).total_seconds()
         found.append(f"late evidence: its first sign is {earlier_s:.0f} s earlier, {format_time(new.since)}")

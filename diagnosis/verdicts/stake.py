@@ -5,6 +5,9 @@
 The last save is that of a checkpoint, or the job's start where it has saved nothing (or nobody tells of its saves):
 what was done since then is lost if it stops now. A node whose GPUs the inventory does not count has none here: the
 figure is a floor, never a guess.
+
+A job suffers that ran when the last new sign of the cause came, and has not begun anew since: it runs, or it ended
+badly and waits. What begins after the last sign gets on beside the cause, or shows a sign of its own.
 """
 
 from collections import defaultdict
@@ -14,29 +17,47 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from diagnosis.causes.scene import REACH, SceneJob
+from diagnosis.causes.scene import REACH, SceneJob, scene_job
+from diagnosis.causes.stop import ENDED_WELL, is_untold
 from store.events.event_pages import event_of
 from store.records.event import Event
+from store.records.job import Job
 from store.records.verdict import Verdict
+from store.runs.jobs import read_jobs
 from store.tables import schema
+from store.verdicts.verdict_log import STANDING_STATES
 
 _EVENTS = schema.events
 # A save is found torn no later than this after the job's end; so many saves are looked at.
 _FOUND_TORN = timedelta(minutes=15)
 _SAVES = 100
+# Jobs that ended so lately may be what a fault stopped.
+_LATELY = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class StakeTable:
-    """The running jobs with what each would lose, looked up by node."""
+    """The jobs with what each would lose, looked up by node."""
 
-    jobs: Mapping[str, tuple[str, float]]  # by job id: its run, GPU-hours since the last save
+    jobs: Mapping[str, tuple[SceneJob, float]]  # by job id: it, and GPU-hours since the last save
     by_node: Mapping[str, tuple[str, ...]]  # ids of the jobs on it
+    begun: Mapping[str, datetime]  # of each run, when its attempt began: the first that runs, else the newest
 
-    def of(self, nodes: Iterable[str]) -> tuple[tuple[str, ...], float]:
-        """The runs on some nodes, and the GPU-hours that these would lose, each job counted whole and once."""
-        found = {job for node in nodes for job in self.by_node.get(node, ())}
-        return tuple(sorted({self.jobs[job][0] for job in found})), sum(self.jobs[job][1] for job in found)
+    def of(self, nodes: Iterable[str], signs: tuple[datetime, datetime]) -> tuple[set[str], float]:
+        """The runs on some nodes that suffer, and the GPU-hours that these would lose, each job counted whole and once.
+
+        `signs`: when the first and the last sign of the cause came.
+        """
+        near = {job for node in nodes for job in self.by_node.get(node, ())}
+        first, last = signs
+        found = [(job, hours) for job, hours in map(self.jobs.__getitem__, near) if job.start <= last]
+        found = [one for one in found if one[0].end is None or one[0].end >= first]
+        found = [one for one in found if self.begun[one[0].run] <= one[0].start]
+        return {job.run for job, _ in found}, sum(hours for _, hours in found)
+
+    def began_after(self, run: str, moment: datetime) -> bool:
+        """Whether a run has begun anew since."""
+        return run in self.begun and self.begun[run] > moment
 
 
 def stake_table(
@@ -48,17 +69,44 @@ def stake_table(
         gpus: of each node, as the inventory counts them.
         saved: of each run, when its newest checkpoint was saved.
     """
-    found: dict[str, tuple[str, float]] = {}
+    found: dict[str, tuple[SceneJob, float]] = {}
     by_node: dict[str, list[str]] = defaultdict(list)
+    runs = [job for job in jobs if not _is_over(job, now)]
+    begun = {job.run: job.start for job in sorted(jobs, key=_start_of)}
+    begun |= {job.run: job.start for job in sorted(runs, key=_start_of, reverse=True)}
     for job in jobs:
-        if job.end is not None and job.end < now:
+        is_over = _is_over(job, now)
+        if is_over and job.state.startswith(ENDED_WELL):
             continue
         last = max(job.start, saved.get(job.run, job.start))
-        hours = max(0.0, (now - last).total_seconds() / 3600.0)
-        found[job.job_id] = (job.run, sum(gpus.get(node, 0) for node in job.nodes) * hours)
+        hours = 0.0 if is_over else max(0.0, (now - last).total_seconds() / 3600.0)
+        found[job.job_id] = (job, sum(gpus.get(node, 0) for node in job.nodes) * hours)
         for node in job.nodes:
             by_node[node].append(job.job_id)
-    return StakeTable(found, {node: tuple(ids) for node, ids in by_node.items()})
+    return StakeTable(found, {node: tuple(ids) for node, ids in by_node.items()}, begun)
+
+
+def _is_over(job: SceneJob, now: datetime) -> bool:
+    return job.end is not None and job.end < now
+
+
+def _start_of(job: SceneJob) -> datetime:
+    return job.start
+
+
+def recent_jobs(connection: sa.Connection, now: datetime) -> list[Job]:
+    """The jobs that run, or ended so lately that a fault may have stopped them."""
+    return read_jobs(connection, window=(now - _LATELY, now + timedelta(microseconds=1)))
+
+
+def with_stakes_now(connection: sa.Connection, verdicts: Sequence[Verdict], now: datetime) -> list[Verdict]:
+    """Verdicts as they are held: those that stand with what is at stake now, for each save lowers it."""
+    runs = {run for one in verdicts if one.state in STANDING_STATES for run in one.jobs}
+    if not runs:
+        return list(verdicts)
+    known = (scene_job(job) for job in recent_jobs(connection, now) if job.run in runs)
+    table = read_stakes(connection, [job for job in known if job is not None], now)
+    return [with_stake(one, table) if one.jobs and one.state in STANDING_STATES else one for one in verdicts]
 
 
 def read_stakes(connection: sa.Connection, jobs: Sequence[SceneJob], moment: datetime) -> StakeTable:
@@ -99,7 +147,15 @@ def saves_at(connection: sa.Connection, run: str, moment: datetime) -> tuple[Eve
 
 
 def with_stake(verdict: Verdict, table: StakeTable) -> Verdict:
-    """A verdict with the jobs on its nodes, and the GPU-hours at stake, to a tenth."""
+    """A verdict with the jobs that suffer, and the GPU-hours at stake, to a tenth.
+
+    Nobody is told to restart a job where jobs are told of and none suffers: it was done.
+    """
     nodes = {*verdict.nodes, *verdict.victims, *([verdict.node] if verdict.node else [])}
-    runs, hours = table.of(nodes)
-    return replace(verdict, jobs=tuple(sorted({*verdict.jobs, *runs})), gpu_hours_at_stake=round(hours, 1))
+    newest = verdict.newest or verdict.last or verdict.since
+    runs, hours = table.of(nodes, (verdict.since, newest))
+    runs |= {run for run in verdict.jobs if not table.began_after(run, newest)}
+    is_told = bool(verdict.jobs or table.begun) and not is_untold(verdict.name)
+    is_done = verdict.action == "restart_app" and is_told and not runs
+    action = "none" if is_done else verdict.action
+    return replace(verdict, jobs=tuple(sorted(runs)), gpu_hours_at_stake=round(hours, 1), action=action)

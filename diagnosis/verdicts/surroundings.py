@@ -16,10 +16,9 @@ from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.stored_graph import graph_version, read_graph
 from diagnosis.hangs.placement import RankPlacements, placements_of
 from diagnosis.symptoms.symptom import Symptom
-from diagnosis.verdicts.stake import StakeTable, gpus_of_nodes, newest_saves, stake_table
+from diagnosis.verdicts.stake import StakeTable, gpus_of_nodes, newest_saves, recent_jobs, stake_table
 from store.nodes.inventory import read_outages
 from store.records.outage import Outage
-from store.runs.jobs import read_jobs
 
 # The devices are read again when they have changed, for at most a fiftieth of the time, and not at each turn: all that
 # is seen is weighed anew then.
@@ -28,8 +27,6 @@ _GRAPH_REST, _GRAPH_LEAST_S = 50.0, 2.0
 _JOBS_S = 2.0
 _OUTAGES_S = 2.0
 _SAVES_S = 60.0
-# Jobs that ended so lately may be what a fault stopped.
-_LATELY = timedelta(hours=1)
 
 
 @dataclass(slots=True)
@@ -43,6 +40,7 @@ class Surroundings:
     outages: tuple[Outage, ...] = ()
     _gpus: Mapping[str, int] = field(default_factory=dict)
     _saved: Mapping[str, datetime] = field(default_factory=dict)
+    _saves_read: datetime | None = None
     _version: tuple[int, int] | None = None
     _again: float = 0.0
     _read: dict[str, float] = field(default_factory=dict)
@@ -50,15 +48,19 @@ class Surroundings:
     def refresh(self, connection: sa.Connection, now: datetime) -> bool:
         """Read what is due; returns whether the devices are others than before."""
         if self._is_due("jobs", _JOBS_S):
-            jobs = read_jobs(connection, window=(now - _LATELY, now + timedelta(microseconds=1)))
+            jobs = recent_jobs(connection, now)
             self.jobs = tuple(job for job in map(scene_job, jobs) if job is not None)
             self.placements = placements_of(jobs)
         if self._is_due("outages", _OUTAGES_S):
             since = now - REACH
             known = read_outages(connection, until=now + timedelta(microseconds=1), since=since - REACH)
             self.outages = tuple(one for one in known if one.end is None or one.end >= since)
-        if self._is_due("saves", _SAVES_S):
+        # By the given clock, too: a replay saves every few seconds.
+        is_later = self._saves_read is None or abs(now - self._saves_read) >= timedelta(seconds=_SAVES_S)
+        if self._is_due("saves", _SAVES_S) or is_later:
+            self._saves_read = now
             self._gpus, self._saved = gpus_of_nodes(connection), newest_saves(connection, now)
+            self.graph.gpus = self._gpus  # an inventory may come when nothing is cabled anew
         return self._refresh_graph(connection)
 
     def _refresh_graph(self, connection: sa.Connection) -> bool:

@@ -55,7 +55,8 @@ class Verdict:
     `nodes` hang below it or felt it; `node` is its own, where it is of one node. `since` is its first sign's time by a
     common clock. `probability` means what it says (docs/diagnosis.md shows how often); the one of class `unknown` is
     that no cause known here explains what is seen. `explained_by` is the id of the verdict that took this one in.
-    `victims`: those of `nodes` that suffer only, and of which nothing is asked.
+    `victims`: those of `nodes` that suffer only, and of which nothing is asked. `last` is the time of its last sign,
+    `newest` that of the last one that was new.
     """
 
     cause_class: CauseClass
@@ -76,6 +77,7 @@ class Verdict:
     evidence_for: tuple[VerdictEvidence, ...] = ()
     evidence_against: tuple[VerdictEvidence, ...] = ()
     last: datetime | None = None
+    newest: datetime | None = None
     id: str = ""
     state: VerdictState = "open"
     revision: int = 0

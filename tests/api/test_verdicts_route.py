@@ -25,9 +25,10 @@ from api.server import verdict_feed
 from api.server.settings import Token
 from schedulers.policy.settings import CheckSettings
 from store.database.connections import migrate, open_database, writing
-from store.events.append import append_nodes
-from store.records.event import format_time
+from store.events.append import append_events, append_jobs, append_nodes
+from store.records.event import Event, format_time, with_id
 from store.records.hostlist import NodePattern
+from store.records.job import Job
 from store.records.node import Node
 from store.records.verdict import Verdict, VerdictEvidence
 from store.verdicts.verdict_log import VerdictChange, closed, save_changes
@@ -268,3 +269,20 @@ def test_an_operator_has_suspects_tried_within_the_budget_of_an_hour(any_engine:
         assert (event["node"], event["message"]) == ("gpu-009", "dcgmi: failed: ECC of gpu-009")
         rows = client.get("/api/v1/audit?subject=v2").json()["items"]
         assert {(row["actor"], row["action"]) for row in rows} == {("ann", "check begun"), ("ann", "check failed")}
+
+
+def test_what_is_at_stake_is_that_of_now(client: TestClient, engine: sa.Engine) -> None:
+    """No revision tells of a save: whoever asks is told what would be lost since."""
+    job = Job("1", "llm-70b", "RUNNING", None, NOW - timedelta(hours=10), None, 2, "gpu-[001-002]", None)
+    save(engine, VerdictChange(replace(LEAF, gpu_hours_at_stake=160.0), "opened"))
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(f"gpu-00{n}", None, None, None, 8, None) for n in (1, 2)])
+        append_jobs(connection, [job])
+        said = {"run": "llm-70b", "iteration": 7}
+        at = NOW - timedelta(minutes=30)
+        saved = Event(at, None, "training", "checkpoint_save", None, "info", "application", "none", attributes=said)
+        append_events(connection, [with_id(saved)], NOW)
+    assert [one["gpu_hours_at_stake"] for one in listed(client)] == pytest.approx([8.0], abs=0.2)
+    assert client.get("/api/v1/verdicts/v1").json()["gpu_hours_at_stake"] == pytest.approx(8.0, abs=0.2)
+    save(engine, VerdictChange(closed(LEAF), "over", LEAF))
+    assert [one["gpu_hours_at_stake"] for one in listed(client)] == [LEAF.gpu_hours_at_stake]

@@ -23,8 +23,8 @@ def test_the_page_begins_with_what_happened_and_whose_it_is(drawn: Opened) -> No
     """Then what to do, what is behind it, its lines, what was asked, and who said what."""
     said = seen(drawn("incidents"))
     assert (
-        "**Xid 79, driver can no longer reach the GPU over PCIe on gpu-017, GPU 3 (0000:0f:00.0): "
-        "acknowledged, with ann.**" in said
+        "**gpu-017, GPU 3 (0000:0f:00.0): Xid 79, driver can no longer reach the GPU over PCIe. "
+        "Acknowledged, with ann.**" in said
     )
     for part in ("reboot the node", "leaf004", "What was said", "What was asked of the scheduler", "What people did"):
         assert part in said
@@ -35,7 +35,7 @@ def test_a_fault_that_nobody_has_is_told_as_such(drawn: Opened, api: CannedApi) 
     """And the first button takes it."""
     api.answers["incidents/i1"] = shown({"state": "open"})
     page = drawn("incidents")
-    assert "nobody has taken it yet" in page.error[0].value
+    assert "Nobody has taken it yet." in page.error[0].value
     assert [button.label for button in page.button][:3] == ["Acknowledge", "Close", "Silence for 4 h"]
     page.button(key="ack_i1").click().run()
     assert api.said == [("incidents/i1/ack", {"text": ""})]
@@ -107,7 +107,7 @@ def test_an_address_opens_the_incident_that_it_names(drawn: Opened, api: CannedA
     assert page.selectbox(key="incident").value == "i1"
     page.selectbox(key="incident").select_index(0).run()
     assert page.query_params["incident"] in ("i2", ["i2"])
-    assert "on gpu-023" in seen(page)
+    assert "gpu-023, GPU 3" in seen(page)
     api.answers["print/incidents/i2"] = b"<html>"
     assert [one.proto.label for one in page.get("download_button")] == ["Save for a ticket"]
 

@@ -70,6 +70,15 @@ def test_each_reboot_is_told_once_and_nothing_else_is_one(known: Facts) -> None:
     assert [one.time for one in of_kind(known.tape, "node_reboot")] == known.reboots
 
 
+def test_a_boot_that_is_dated_before_the_fault_it_ends_says_by_whose_clock() -> None:
+    """This site's samples bear local time, an hour ahead of the boot times."""
+    last = of_kind("ggpu142_2025-03-19_gpu-problem", "node_reboot")[-1]
+    assert last.message == (
+        "The node was booted (at 2025-03-21 08:37:58 by its own clock, which is not that of the telemetry); "
+        "it ends the fault of Xid 79 that stood since 2025-03-21T09:00:00+00:00."
+    )
+
+
 def test_a_silent_node_whose_power_is_off_is_told_as_that() -> None:
     """Six days after its GPUs fell off the bus."""
     [silent] = of_kind("ggpu142_2025-02-17_gpus-fallen-off-bus", "node_silent")
