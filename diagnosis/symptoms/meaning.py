@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from diagnosis.hangs.stuck_ranks import TELLING
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, SymptomKind
 from store.catalog_rows import rows
-from store.records.event import Event
+from store.records.event import Event, is_datable
 from store.records.event_sources import NO_FAULT
 
 _KINDS: dict[str, SymptomKind] = {kind: kind for kind in SYMPTOM_KINDS}
@@ -86,7 +86,8 @@ def shown_since(event: Event) -> datetime | None:
         moment = datetime.fromisoformat(since) if isinstance(since, str) else None
     except ValueError:
         return None
-    return None if moment is None or moment.tzinfo is None else moment
+    is_told = moment is not None and moment.tzinfo is not None and is_datable(moment)
+    return moment if is_told else None
 
 
 def kinds_that_matter() -> frozenset[str]:

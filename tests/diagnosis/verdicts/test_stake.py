@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from diagnosis.incidents.intake import put_faults
+from diagnosis.symptoms.meaning import shown_since
 from diagnosis.verdicts.engine import VerdictEngine
 from diagnosis.verdicts.stake import with_stakes_now
 from store.database.connections import writing
@@ -164,3 +166,11 @@ def test_what_is_broken_stays_as_likely_whatever_breaks_later(cluster: sa.Engine
     found = {one.node: one for one in causes(cluster, clock[0])}
     assert found["gpu-000"].probability == pytest.approx(before.probability, abs=0.05)
     assert found["gpu-000"].action == before.action
+
+
+@pytest.mark.parametrize("since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2025-03-01", 7, None, ""])
+def test_a_time_that_no_exporter_shows_is_none(since: Any) -> None:
+    """A node writes it: a year at the edge of the calendar would end the verdicts of all."""
+    assert shown_since(Event(NOW, "gpu-001", "dcgm", "xid", code=79, attributes={"after": since})) is None
+    told = {"after": "2025-03-01T11:00:00Z"}
+    assert shown_since(Event(NOW, "gpu-001", "dcgm", "xid", code=79, attributes=told)) is not None
