@@ -114,7 +114,8 @@ def _freshness(cluster: ClusterJson) -> str:
         heard = f"The nodes were heard {values.ago(cluster.heard_until, cluster.now)}."
     age = "Old data" if cluster.stale else "Fresh data" if cluster.heard_until is not None else "No data"
     over = values.replay_over(cluster)
-    return document.line(" ".join([f"{age}. {heard} As of {values.utc(cluster.now)}.", *(over or ())]))
+    stop = [values.STOPS[cluster.stop]] if cluster.stop in values.STOPS else []
+    return document.line(" ".join([f"{age}. {heard} As of {values.utc(cluster.now)}.", *stop, *(over or ())]))
 
 
 def _queue(facts: PhoneFacts) -> list[str]:
@@ -141,7 +142,7 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
     action = "look at it" if first.action == "none" else values.action(first.action)
     said.append(f'<p class="do">Do: {html_text(action)}</p>')
     if hint is not None:
-        state = values.HINT_STATES.get(hint.state, hint.state)
+        state = values.hint_state(hint.state, hint.action, facts.cluster.stop)
         said.append(document.line(f"Hint: {values.shown(hint.action)}, {values.shown(state)}"))
     said += [document.line(text) for text in _life(first)]
     if "/" not in first.id:  # no path leads to such an id

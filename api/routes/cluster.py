@@ -14,6 +14,7 @@ from api.loops.ledgers import ledger_of
 from api.server.settings import SettingsSource
 from api.server.state import Server
 from goodput.stored.computation import account_of
+from schedulers.policy.kill_switch import effective_stop
 from store.database.known_nodes import count_known
 from store.models.registry import newest_champion
 from store.nodes.fleet import count_states
@@ -47,6 +48,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "heard_until": until,
                 "stale": is_stale,
                 "mode": server.settings.mode,
+                "stop": effective_stop(connection, server.settings.policy),
                 "nodes": sum(count for count, _gpus in counted.values()),
                 "gpus": sum(gpus) if gpus else None,
                 "states": {state: states.get(state, (0, None))[0] for state in get_args(NodeState)},

@@ -57,7 +57,7 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
             page.node_link(site, hint.node)
             st.markdown(f"**{words.plain(hint.action)}**: {ASKS.get(hint.action, 'as named')}", width="content")
             st.badge(
-                f"{words.plain(hint.state)}: {vocabulary.HINT_STATES.get(hint.state, '')}",
+                state_text(hint, cluster.stop),
                 color=vocabulary.HINT_TINTS.get(hint.state, "gray"),
             )
         st.markdown(words.plain(frames.unmarked(hint.reason)) or "no reason recorded")
@@ -72,6 +72,12 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
             with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):
                 st.markdown("\n\n".join(evidence(hint.evidence)))
         _decisions(site, hint)
+
+
+def state_text(hint: HintJson, stop: str) -> str:
+    """`proposed: waits for approval`; what says its own name already says it once."""
+    name, told = words.plain(hint.state), words.plain(words.hint_state(hint.state, hint.action, stop))
+    return told if told.startswith(name) else f"{name}: {told}"
 
 
 def _evidence_pages(site: Site, hint: HintJson) -> None:

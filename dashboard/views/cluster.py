@@ -258,7 +258,7 @@ def _node_row(site: Site, node: NodeJson, reason: str, cluster: ClusterJson) -> 
                     st.html(past, width="content")
         st.caption(reason)
         if node.hint is not None:
-            st.caption(f":material/campaign: {panels.hint_line(node.hint)}")
+            st.caption(f":material/campaign: {panels.hint_line(node.hint, cluster)}")
 
 
 def _incidents(

@@ -56,6 +56,12 @@ HINT_STATES = {
     "expired": "its time is over",
     "released": "the node is well again",
 }
+HELD_BACK = "approved, held back by the stop"
+# What keeps hints back, by the strongest word of `GET /stop`.
+STOPS = {
+    "holds": "Stopped: no new hints are sent; releases continue.",
+    "all": "Stopped: nothing is sent, not even releases.",
+}
 # What people made of an incident or a verdict, and what they did to it.
 LIVES = {
     "open": "open",
@@ -147,7 +153,7 @@ def share(value: float | None, digits: int = 1) -> str:
 
 def risk(value: float | None) -> str:
     """A probability as people say it: "< 0.1 %", "0.4 %", "4 %", "63 %", "> 99 %"; nothing is certain."""
-    if value is None:
+    if value is None or value != value:  # what is no number is not known
         return DASH
     if value < 0.001:
         return "< 0.1 %"
@@ -223,6 +229,16 @@ def event_text(fault: EventJson | IncidentJson) -> str:
     if not message or (fault.meaning or "").startswith(message):
         return what(fault)
     return f"{what(fault)}: {message}"
+
+
+def is_held_back(state: str, action: str, stop: str) -> bool:
+    """Whether a hint is approved and not sent, because a stop keeps it back: `holds` lets releases go."""
+    return state == "approved" and (stop == "all" or (stop != "none" and action != "release"))
+
+
+def hint_state(state: str, action: str, stop: str) -> str:
+    """A hint's state in words, with what a stop makes of it."""
+    return HELD_BACK if is_held_back(state, action, stop) else HINT_STATES.get(state) or state.replace("_", " ")
 
 
 def action(name: str) -> str:
