@@ -40,7 +40,7 @@ class IncidentFile:
 def incident_title(incident: IncidentJson) -> str:
     """What happened where: the name of the page."""
     device = "" if incident.device.type == "node" else values.device(incident.device, name=incident.name)
-    where = ", ".join(part for part in (incident.node, device) if part) or "no node"
+    where = ", ".join(part for part in (values.place(incident), device) if part) or "no node"
     return values.shown(f"{values.what(incident)} on {where}")
 
 
@@ -65,7 +65,7 @@ def _answer(incident: IncidentJson) -> str:
     state = "open" if life is None else values.LIVES.get(life.state, life.state)
     whom = f", with {life.owner.removeprefix('person:')}" if life and life.owner else ""
     level = {"fatal": "error", "error": "error", "warning": "warning"}.get(incident.severity, "info")
-    said = f"{incident.severity.capitalize()}. State: {state}{whom}. Do: {values.action(incident.action)}."
+    said = f"{incident.severity.capitalize()}. State: {state}{whom}. Do: {values.to_do(incident)}."
     return document.answer(level, values.shown(said))
 
 

@@ -132,7 +132,8 @@ def _queue(facts: PhoneFacts) -> list[str]:
 def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFacts) -> str:
     first, now = found[0], facts.cluster.now
     device = values.device(first.device, brief=True, name=first.name)
-    where = device if first.node is None else first.node if first.device.type == "node" else f"{first.node}, {device}"
+    parts = (values.place(first), "" if first.device.type == "node" else device)
+    where = ", ".join(part for part in parts if part)
     age = values.ago(first.start, now) if first.start <= now else values.utc(first.start)
     said = [f"<b>{html_text(values.shown(where))}</b>", document.line(f"{values.shown(values.what(first))}, {age}")]
     run = facts.runs.get(first.id)
@@ -141,6 +142,7 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
     said += [document.line(f"{values.many(others, 'more fault')} on this node")] if others else []
     action = "look at it" if first.action == "none" else values.action(first.action)
     said.append(f'<p class="do">Do: {html_text(action)}</p>')
+    said += [document.line(f"{values.NAMELESS[:1].upper()}{values.NAMELESS[1:]}.")] if values.is_nameless(first) else []
     if hint is not None:
         state = values.hint_state(hint.state, hint.action, facts.cluster.stop)
         said.append(document.line(f"Hint: {values.shown(hint.action)}, {values.shown(state)}"))

@@ -90,7 +90,7 @@ def _live(site: Site, ident: str) -> None:
 
 def headline(incident: IncidentJson) -> tuple[str, str]:
     """What happened where, and whether anybody is at it."""
-    where = words.plain(incident.node or "no node")
+    where = words.plain(words.place(incident) or "no node")
     named = [words.device(one, name=incident.name if at == 0 else None) for at, one in enumerate(incident.devices)]
     device = ", ".join(named) or words.device(incident.device, name=incident.name)
     place = f"{where}, {words.plain(device)}" if device and incident.device.type != "node" else where
@@ -117,7 +117,7 @@ def _facts(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
     row[4].metric("Nodes of its job", words.count(incident.blast_radius), help=hit, border=True, height="stretch")
     if incident.meaning:
         st.markdown(words.plain(incident.meaning))
-    st.markdown(f"**What to do:** {words.plain(words.action(incident.action))}")
+    st.markdown(f"**What to do:** {words.plain(words.to_do(incident))}")
     if incident.node is not None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown("**Its node:**", width="content")

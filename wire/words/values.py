@@ -33,6 +33,7 @@ ACTIONS = {
     "replace_part": "replace the part",
     "contact_support": "call the vendor",
 }
+NAMELESS = "which node is not known: the sender named none, send it with node=NAME"
 DEVICES = {
     "gpu": "GPU",
     "nvswitch": "NVSwitch",
@@ -244,6 +245,23 @@ def hint_state(state: str, action: str, stop: str) -> str:
 def action(name: str) -> str:
     """What to do, in words."""
     return ACTIONS.get(name, name.replace("_", " "))
+
+
+def is_nameless(incident: IncidentJson) -> bool:
+    """Whether a fault is one of a node that its sender did not name; switches, ports and programs are of none."""
+    is_of_node = incident.cause in ("hardware", "driver", "host") and incident.device.type not in ("switch", "port")
+    return incident.node is None and is_of_node
+
+
+def place(incident: IncidentJson) -> str:
+    """The node of a fault, or that nobody named it; empty for a fault of no node."""
+    return incident.node or ("node not named" if is_nameless(incident) else "")
+
+
+def to_do(incident: IncidentJson) -> str:
+    """What to do about a fault, in words; where nobody named its node, that too."""
+    told = action(incident.action)
+    return f"{told} ({NAMELESS})" if is_nameless(incident) else told
 
 
 def state(name: str) -> str:
