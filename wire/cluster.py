@@ -36,6 +36,13 @@ class ConfigurationJson(JsonObject, frozen=True, kw_only=True):
     restart: tuple[str, ...] = ()
 
 
+class NeverHeardJson(JsonObject, frozen=True, kw_only=True):
+    """The nodes of the inventory that have never reported: how many, and the first of them by name."""
+
+    count: int = 0
+    first: Annotated[tuple[str, ...], example(["gpu-003", "gpu-004"])] = ()
+
+
 class ReplayJson(JsonObject, frozen=True, kw_only=True):
     """A replay, as of a demo. `end`: where the replayed cluster's clock stops; `ends`: when that is by the clock on the
     wall; `again`: when the replay begins anew; null where it does not."""
@@ -76,6 +83,7 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     sources: tuple[SourceJson, ...] = ()
     sidecars: Always[SidecarCountsJson] = None
     inventory: Annotated[dict[str, int], example({"scheduler:slurm": 512})] = {}
+    never_heard: NeverHeardJson = NeverHeardJson()
     configuration: ConfigurationJson | None = None
     replay: ReplayJson | None = None
     gpu_hour_price: Sometimes[MoneyJson | None] = None

@@ -185,7 +185,15 @@ def _noted(site: Site, nodes: Sequence[NodeJson]) -> None:
 
 
 def _inventory(cluster: ClusterJson, unknown: int) -> None:
-    """Nodes that only name themselves, and what a cluster without an inventory means."""
+    """Nodes that only name themselves or never reported, and what a cluster without an inventory means."""
+    unheard = cluster.never_heard
+    if unheard.count:
+        named = ", ".join(map(words.plain, unheard.first)) + (", ..." if unheard.count > len(unheard.first) else "")
+        who = "has" if unheard.count == 1 else "have"
+        st.caption(
+            f":material/help: {words.many(unheard.count, 'node')} of the inventory {who} never reported ({named}): "
+            "no sidecar runs there, or it cannot reach the server."
+        )
     if unknown:
         st.caption(
             f":material/help: {words.many(unknown, 'node')} that the inventory does not know: not counted, never held. "
