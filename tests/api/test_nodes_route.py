@@ -132,13 +132,13 @@ def test_what_the_inventory_notes_of_a_node_is_its_note(engine: sa.Engine) -> No
 @pytest.mark.usefixtures("cluster")
 def test_what_never_reported_of_the_inventory_is_counted_and_named(engine: sa.Engine, client: TestClient) -> None:
     """A node without a sidecar is nowhere else: it is not among the nodes until it was heard of."""
-    assert client.get("/api/v1/cluster").json()["never_heard"] == {"count": 0, "first": []}
+    assert client.get("/api/v1/cluster").json()["never_heard"] == {"count": 1, "first": ["silent"]}
     with writing(engine).begin() as connection:
         replace_known(connection, "scheduler:slurm", ["ok", "risk", *(f"x{n:02}" for n in range(30))])
     found = client.get("/api/v1/cluster").json()
     check_answer(ClusterJson, found)
-    assert (found["nodes"], found["never_heard"]["count"]) == (2, 30)
-    assert found["never_heard"]["first"] == [f"x{n:02}" for n in range(20)]
+    assert (found["nodes"], found["never_heard"]["count"]) == (6, 31)
+    assert found["never_heard"]["first"] == ["silent", *(f"x{n:02}" for n in range(19))]
 
 
 @pytest.mark.usefixtures("cluster")

@@ -272,13 +272,24 @@ def test_a_card_tells_who_said_yes(drawn: Opened, api: Any) -> None:
             "up to 192 GPU-hours of this node until it expires; a failure stops llm and costs about 2,500 GPU-hours",
         ),
         ({"failure_gpu_h": 128.0}, "a failure under the largest job costs about 128 GPU-hours"),
+        (
+            {"held_gpu_h": 192.0, "failure_gpu_h": 112.0, "node_gpus": 8, "job_gpus": 448},
+            "up to 136 GPU-hours of this node until it expires; "
+            "a failure under the largest job that ran when it was asked (448 GPUs) costs about 112 GPU-hours",
+        ),
+        (
+            {"held_gpu_h": 192.0, "failure_gpu_h": 256.0, "node_gpus": 8, "job_gpus": 1024}
+            | {"assumed": ["node_gpus", "job_gpus"]},
+            "up to 136 GPU-hours of this node until it expires (8 GPUs assumed: how many it has is not known); "
+            "a failure under a job of 1,024 GPUs (assumed: none ran when it was asked) costs about 256 GPU-hours",
+        ),
         ({"held_gpu_h": None}, ""),
         ({"held_gpu_h": "many"}, ""),
     ],
 )
 def test_a_card_tells_what_it_costs_as_far_as_it_is_known(cost: dict[str, Any], says: str) -> None:
-    """And what not asking may cost."""
-    assert hint_card.costs(cost).replace("\\", "") == says
+    """And what not asking may cost; by the time that is left, and with what nobody knew and was assumed."""
+    assert hint_card.costs(cost, 17 * 3600.0).replace("\\", "") == says
 
 
 def test_a_card_tells_where_each_scheduler_is(drawn: Opened, api: Any) -> None:
