@@ -243,6 +243,7 @@ def draw(rows: Sequence[Row], key: str, configured: Mapping[str, Any], most: int
         column_config={heads[name]: column for name, column in configured.items()},
         key=key,
         height=ROW_PX * (min(len(rows), most) + 1) + 3,
+        placeholder=words.DASH,
         **options,
     )
 

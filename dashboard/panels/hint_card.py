@@ -102,6 +102,8 @@ def facts(hint: HintJson, now: datetime, price: GpuHourPrice | None = None) -> l
     left_s = None if hint.valid_until is None else (hint.valid_until - now).total_seconds()
     if isinstance(cost, Mapping) and (told := costs(cost, left_s, price)):
         lines.append(f"**Cost:** {told}")
+    if was := lowered(hint):
+        lines.append(f"**{was.capitalize()}:** {words.plain(str(hint.evidence['held']))}")
     lines.append(f"**Approved by:** {consent(hint, now)}")
     lines += [f"**{words.plain(one.scheduler)}:** {hold_state_text(one, now)}" for one in hint.placements]
     if hint.evidence.get("repair"):
@@ -109,6 +111,14 @@ def facts(hint: HintJson, now: datetime, price: GpuHourPrice | None = None) -> l
     elif hint.evidence.get("release"):
         lines.append("**Release:** well for long enough, waits for its test")
     return lines
+
+
+def lowered(hint: HintJson) -> str:
+    """`lowered from a cordon`, where a budget or the breaker let no more be asked; else empty."""
+    why = hint.evidence.get("held")
+    if not why:
+        return ""
+    return f"lowered from {'an avoid' if hint.evidence.get('link') or str(why).startswith('avoid') else 'a cordon'}"
 
 
 def costs(cost: Mapping[str, Any], left_s: float | None = None, price: GpuHourPrice | None = None) -> str:
@@ -206,9 +216,6 @@ def evidence(found: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"**{whose} within {words.plain(str(found.get('horizon_h', 24)))} h:** {words.risk(float(found['score']))}"
         )
-    if found.get("held"):
-        before = "an avoid" if found.get("link") else "a cordon"
-        lines.append(f"**Lowered from {before}:** {words.plain(str(found['held']))}")
     if found.get("incident"):
         lines.append(f"**Confirmed fault:** incident {words.plain(str(found['incident']))}")
     reasons = found.get("reasons") or ()

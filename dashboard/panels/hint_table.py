@@ -113,7 +113,7 @@ def rows(hints: Sequence[HintJson], incidents: Mapping[str, IncidentJson], clust
             "when": words.when(hint.created, cluster.now),
             "node": words.shown(hint.node),
             "device": _device(hint, incidents),
-            "action": words.shown(hint.action),
+            "action": words.shown(", ".join(part for part in (hint.action, hint_card.lowered(hint)) if part)),
             "state": words.shown(hint.state),
             "why": words.shown(frames.unmarked(hint.reason)) or words.DASH,
             "owner": words.shown((hint.owner or words.DASH).removeprefix("person:")),

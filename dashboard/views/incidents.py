@@ -158,7 +158,7 @@ def _lines(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
 
 
 def _asked(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
-    """What was asked of which scheduler since it began."""
+    """What was asked of which scheduler since it began, or stood then, and for which fault."""
     if incident.node is None:
         return
     st.subheader("What was asked of the scheduler", anchor=False)
@@ -168,6 +168,8 @@ def _asked(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
         if one.valid_until is None or one.valid_until >= incident.start
     ]
     if found:
-        frames.show(frames.hint_rows(found, cluster.now), "asked", most=6)
+        rows = frames.hint_rows(found, cluster.now)
+        told = [row | {"ground": words.hint_ground(hint, incident)} for row, hint in zip(rows, found, strict=True)]
+        frames.show(told, "asked", {"ground": "Asked for"}, most=6)
     else:
         st.caption("Nothing for this node since then.")

@@ -135,7 +135,7 @@ def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
     elif node.score_24h is not None:
         panels.empty("Nothing moves its risk away from that of the fleet.")
     else:
-        panels.empty(f"There is no score: {_not_scored(node)}.")
+        panels.empty("There is no score, so that nothing raises or lowers it.")
 
 
 def _devices(node: NodeDetailJson, cluster: ClusterJson) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.panels import hint_table
+from dashboard.panels import hint_card, hint_table
 from dashboard.panels.hint_table import HintFilter
 from dashboard.text import words
 from wire.cluster import ClusterJson
@@ -195,3 +195,13 @@ def test_a_hint_of_a_link_has_it_for_its_device() -> None:
     assert row["device"] == "link leaf-03/12"
     (row,) = hint_table.rows([HintJson(id="h", node="n", action="watch", state="shadow", evidence={"link": 3})], {}, AT)
     assert row["device"] == "\u2013"
+
+
+def test_a_request_that_a_budget_lowered_says_so() -> None:
+    """In the row and on the card: who reads "avoid" for a GPU that fell off the bus asks why."""
+    lowered = HintJson(id="h", node="n", action="avoid", state="sent", evidence={"held": "budget: 1 node is held"})
+    (row,) = hint_table.rows([lowered], {}, AT)
+    assert row["action"] == "avoid, lowered from a cordon"
+    assert any(line.startswith("**Lowered from a cordon:** budget") for line in hint_card.facts(lowered, NOW))
+    watch = HintJson(id="w", node="n", action="watch", state="sent", evidence={"held": "avoid budget: 8 nodes"})
+    assert hint_card.lowered(watch) == "lowered from an avoid"

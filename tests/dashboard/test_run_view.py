@@ -103,7 +103,7 @@ def test_bars_of_the_axis_lie_where_the_parts_are() -> None:
     told = read(AttemptsJson, ATTEMPTS)
     figure = gantt(told, ["GPU 3 of <b>gpu-017</b>", ""])
     assert [trace.name for trace in figure.data] == [
-        *("Useful training", "Saving checkpoints", "Starting up", "Waiting for nodes", "Work done twice", "Stopped"),
+        *("Useful training", "Saving checkpoints", "Starting up", "Waiting for nodes", "Work lost", "Stopped"),
     ]
     assert figure.data[1].base[0].isoformat() == "2025-03-19T02:30:00+00:00"
     assert figure.data[1].x == (41_000.0,)

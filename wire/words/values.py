@@ -10,6 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from store.visible_text import visible
 from wire.cluster import ClusterJson
 from wire.events import DeviceJson, EventJson, IncidentJson
+from wire.hints import HintJson
 
 # Worst first: the order of every list of nodes. The words follow a count.
 STATES = {
@@ -135,13 +136,13 @@ _YEAR_S = 365.25 * 86_400
 
 
 def duration(seconds: float | None) -> str:
-    """40 s, 3 min, 5.2 h, 10.9 d, 6.4 years: the unit that a person would choose."""
+    """40 s, 3 min, 5.2 h, 10.9 d, 617 d, 6.4 years: the unit that a person would choose."""
     if seconds is None:
         return DASH
     if seconds >= 2 * _YEAR_S:
         return f"{seconds / _YEAR_S:,.1f} years"
     if seconds >= 2 * 86_400:
-        return f"{seconds / 86_400:,.1f} d"
+        return f"{seconds / 86_400:,.1f} d" if seconds < 99.95 * 86_400 else f"{seconds / 86_400:,.0f} d"
     if seconds >= 3_570:  # what would read as 60 min
         return f"{seconds / 3600:.1f} h" if seconds < 10 * 3600 else f"{seconds / 3600:.0f} h"
     return f"{seconds / 60:.0f} min" if seconds >= 59.5 else f"{seconds:.0f} s"
@@ -262,6 +263,15 @@ def to_do(incident: IncidentJson) -> str:
     """What to do about a fault, in words; where nobody named its node, that too."""
     told = action(incident.action)
     return f"{told} ({NAMELESS})" if is_nameless(incident) else told
+
+
+def hint_ground(hint: HintJson, incident: IncidentJson) -> str:
+    """What a hint was made for, as seen from a fault of its node: this fault, an earlier one, another, or the risk."""
+    before = hint.created is not None and hint.created < incident.start
+    if hint.evidence.get("incident") == incident.id:
+        return "this fault; it stood before" if before else "this fault"
+    ground = "fault of the node" if hint.evidence.get("incident") else "risk or order"
+    return f"an earlier {ground}" if before else f"another {ground}"
 
 
 def state(name: str) -> str:
