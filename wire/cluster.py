@@ -36,7 +36,7 @@ class ConfigurationJson(JsonObject, frozen=True, kw_only=True):
     restart: tuple[str, ...] = ()
 
 
-class NeverHeardJson(JsonObject, frozen=True, kw_only=True):
+class MissingNodesJson(JsonObject, frozen=True, kw_only=True):
     """The nodes of the inventory that have never reported: how many, and the first of them by name."""
 
     count: int = 0
@@ -83,7 +83,7 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     sources: tuple[SourceJson, ...] = ()
     sidecars: Always[SidecarCountsJson] = None
     inventory: Annotated[dict[str, int], example({"scheduler:slurm": 512})] = {}
-    never_heard: NeverHeardJson = NeverHeardJson()
+    never_heard: MissingNodesJson = MissingNodesJson()
     configuration: ConfigurationJson | None = None
     replay: ReplayJson | None = None
     gpu_hour_price: Sometimes[MoneyJson | None] = None

@@ -141,9 +141,9 @@ def costs(cost: Mapping[str, Any], left_s: float | None = None, price: GpuHourPr
     if isinstance(failure, int | float):
         whose = f"stops {words.plain(str(run))} and" if run else "under the largest job"
         if is_job and job_gpus:
-            whose = f"under a job of {job_gpus:,} GPUs (assumed: none ran when it was asked)"
+            whose = f"under a job of {job_gpus:,} GPUs (assumed: none ran when that was reckoned)"
         elif not run and job_gpus:
-            whose += f" that ran when it was asked ({job_gpus:,} GPUs)"
+            whose += f" that ran when that was reckoned ({job_gpus:,} GPUs)"
         hours = float(failure)
         said.append(f"a failure {whose} costs about {words.count(hours)} GPU-hours{aside(_of(price, hours))}")
     return "; ".join(said)

@@ -113,7 +113,7 @@ def rows(hints: Sequence[HintJson], incidents: Mapping[str, IncidentJson], clust
             "when": words.when(hint.created, cluster.now),
             "node": words.shown(hint.node),
             "device": _device(hint, incidents),
-            "action": words.shown(", ".join(part for part in (hint.action, hint_card.lowered(hint)) if part)),
+            "action": words.shown(hint.action),
             "state": words.shown(hint.state),
             "why": words.shown(frames.unmarked(hint.reason)) or words.DASH,
             "owner": words.shown((hint.owner or words.DASH).removeprefix("person:")),
@@ -146,7 +146,8 @@ def came(hint: HintJson, stop: str = "none") -> str:
     closed = hint.evidence.get("closed")
     by = str(closed.get("by") or "") if isinstance(closed, Mapping) else ""
     whom = f" by {by.removeprefix('person:')}" if by and by not in ("policy", "foreshock") else ""
-    said = [f"{ENDS[hint.state]}{whom}"] if hint.state in ENDS else []
+    said = [was] if (was := hint_card.lowered(hint)) else []
+    said += [f"{ENDS[hint.state]}{whom}"] if hint.state in ENDS else []
     if hint.outcome is not None:
         said.append(judged(hint.outcome))
     elif hint.state == "proposed":

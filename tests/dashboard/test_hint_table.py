@@ -201,7 +201,7 @@ def test_a_request_that_a_budget_lowered_says_so() -> None:
     """In the row and on the card: who reads "avoid" for a GPU that fell off the bus asks why."""
     lowered = HintJson(id="h", node="n", action="avoid", state="sent", evidence={"held": "budget: 1 node is held"})
     (row,) = hint_table.rows([lowered], {}, AT)
-    assert row["action"] == "avoid, lowered from a cordon"
+    assert row["came"] == "lowered from a cordon"
     assert any(line.startswith("**Lowered from a cordon:** budget") for line in hint_card.facts(lowered, NOW))
     watch = HintJson(id="w", node="n", action="watch", state="sent", evidence={"held": "avoid budget: 8 nodes"})
     assert hint_card.lowered(watch) == "lowered from an avoid"

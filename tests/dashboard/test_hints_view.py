@@ -275,13 +275,13 @@ def test_a_card_tells_who_said_yes(drawn: Opened, api: Any) -> None:
         (
             {"held_gpu_h": 192.0, "failure_gpu_h": 112.0, "node_gpus": 8, "job_gpus": 448},
             "up to 136 GPU-hours of this node until it expires; "
-            "a failure under the largest job that ran when it was asked (448 GPUs) costs about 112 GPU-hours",
+            "a failure under the largest job that ran when that was reckoned (448 GPUs) costs about 112 GPU-hours",
         ),
         (
             {"held_gpu_h": 192.0, "failure_gpu_h": 256.0, "node_gpus": 8, "job_gpus": 1024}
             | {"assumed": ["node_gpus", "job_gpus"]},
             "up to 136 GPU-hours of this node until it expires (8 GPUs assumed: how many it has is not known); "
-            "a failure under a job of 1,024 GPUs (assumed: none ran when it was asked) costs about 256 GPU-hours",
+            "a failure under a job of 1,024 GPUs (assumed: none ran when that was reckoned) costs about 256 GPU-hours",
         ),
         ({"held_gpu_h": None}, ""),
         ({"held_gpu_h": "many"}, ""),
