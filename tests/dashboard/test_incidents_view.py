@@ -140,7 +140,7 @@ def test_a_hint_that_stood_before_the_fault_says_what_it_was_made_for(drawn: Ope
     incident = IncidentJson(id="i1", start=NOW - timedelta(hours=1), end=NOW, kind="xid")
     hints = [decode(HintJson, orjson.dumps(item)) for item in items]
     assert [words.hint_ground(hint, incident) for hint in hints] == [
-        *("an earlier fault of the node", "this fault; it stood before", "this fault"),
+        *("an earlier fault of the node", "this fault; it stood before, for another", "this fault"),
         *("another fault of the node", "an earlier risk or order"),
     ]
     assert any("Asked for" in table.value.columns for table in drawn("incidents").dataframe)

@@ -269,7 +269,7 @@ def hint_ground(hint: HintJson, incident: IncidentJson) -> str:
     """What a hint was made for, as seen from a fault of its node: this fault, an earlier one, another, or the risk."""
     before = hint.created is not None and hint.created < incident.start
     if hint.evidence.get("incident") == incident.id:
-        return "this fault; it stood before" if before else "this fault"
+        return "this fault; it stood before, for another" if before else "this fault"
     ground = "fault of the node" if hint.evidence.get("incident") else "risk or order"
     return f"an earlier {ground}" if before else f"another {ground}"
 
