@@ -1,8 +1,8 @@
 """The whole cluster in one object, and the checks of the server: `GET /cluster`, `GET /readyz`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from wire.message import Always, JsonObject, Sometimes, Time, example
+from wire.message import Always, JsonObject, Sometimes, Time, example, one_of
 from wire.money.price import MoneyJson
 from wire.sidecars import SidecarCountsJson
 
@@ -36,6 +36,13 @@ class ConfigurationJson(JsonObject, frozen=True, kw_only=True):
     restart: tuple[str, ...] = ()
 
 
+class MissingNodesJson(JsonObject, frozen=True, kw_only=True):
+    """The nodes of the inventory that have never reported: how many, and the first of them by name."""
+
+    count: int = 0
+    first: Annotated[tuple[str, ...], example(["gpu-003", "gpu-004"])] = ()
+
+
 class ReplayJson(JsonObject, frozen=True, kw_only=True):
     """A replay, as of a demo. `end`: where the replayed cluster's clock stops; `ends`: when that is by the clock on the
     wall; `again`: when the replay begins anew; null where it does not."""
@@ -52,6 +59,8 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     how many nodes are known by whose word; empty where nobody says which nodes there are: then every one that speaks
     counts.
 
+    `stop`: what is stopped of hints, as `GET /stop` says.
+
     `heard_until`: the newest moment that at least three nodes reported (one in four where there are few); null where
     none ever did. `stale`: that is longer ago than `silent_after_s`: states and scores are of then, and nobody knows
     how the nodes are now.
@@ -61,6 +70,7 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     heard_until: Time | None = None
     stale: bool = False
     mode: Always[str] = None
+    stop: Annotated[str, one_of(Literal["none", "holds", "all"])] = "none"
     nodes: int = 0
     gpus: int | None = None
     states: dict[str, int] = {}
@@ -73,6 +83,7 @@ class ClusterJson(JsonObject, frozen=True, kw_only=True):
     sources: tuple[SourceJson, ...] = ()
     sidecars: Always[SidecarCountsJson] = None
     inventory: Annotated[dict[str, int], example({"scheduler:slurm": 512})] = {}
+    never_heard: MissingNodesJson = MissingNodesJson()
     configuration: ConfigurationJson | None = None
     replay: ReplayJson | None = None
     gpu_hour_price: Sometimes[MoneyJson | None] = None

@@ -91,7 +91,8 @@ class AttemptJson(JsonObject, frozen=True, kw_only=True):
     """One attempt of a run, the first is number 1: its own time; `end` is null while it goes on.
 
     `start_s` counts from the run's start. `state`: the scheduler's word for its end. `parts`: bucket, start (seconds
-    since the run's start) and length in seconds of what was not productive; the rest of its time was.
+    since the run's start) and length in seconds of what was not productive; the rest of its time was. The wait before
+    its start, from the end of those before it, is the first of them.
     """
 
     number: int

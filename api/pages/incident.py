@@ -40,7 +40,7 @@ class IncidentFile:
 def incident_title(incident: IncidentJson) -> str:
     """What happened where: the name of the page."""
     device = "" if incident.device.type == "node" else values.device(incident.device, name=incident.name)
-    where = ", ".join(part for part in (incident.node, device) if part) or "no node"
+    where = ", ".join(part for part in (values.place(incident), device) if part) or "no node"
     return values.shown(f"{values.what(incident)} on {where}")
 
 
@@ -54,7 +54,7 @@ def incident_sections(file: IncidentFile) -> list[str]:
         *_causes(file.verdicts),
         _lines(file),
         _jobs(file.jobs),
-        _hints(file.hints),
+        _hints(file.hints, file.incident),
         _thread(file.incident.thread),
         document.line("Times are UTC. A dash means that nobody knows."),
     ]
@@ -65,7 +65,7 @@ def _answer(incident: IncidentJson) -> str:
     state = "open" if life is None else values.LIVES.get(life.state, life.state)
     whom = f", with {life.owner.removeprefix('person:')}" if life and life.owner else ""
     level = {"fatal": "error", "error": "error", "warning": "warning"}.get(incident.severity, "info")
-    said = f"{incident.severity.capitalize()}. State: {state}{whom}. Do: {values.action(incident.action)}."
+    said = f"{incident.severity.capitalize()}. State: {state}{whom}. Do: {values.to_do(incident)}."
     return document.answer(level, values.shown(said))
 
 
@@ -145,7 +145,7 @@ def _end(moment: datetime | None) -> str:
     return "runs still" if moment is None else values.utc(moment)
 
 
-def _hints(hints: Sequence[HintJson]) -> str:
+def _hints(hints: Sequence[HintJson], incident: IncidentJson) -> str:
     if not hints:
         return section("What was asked of the scheduler", "Nothing for this node since then.")
     rows = [
@@ -154,12 +154,15 @@ def _hints(hints: Sequence[HintJson]) -> str:
             values.shown(one.action),
             values.shown(f"{one.state}: {values.HINT_STATES.get(one.state, '')}"),
             values.shown(one.reason.removeprefix(_MARK)),
+            values.hint_ground(one, incident),
             values.shown(_closed_by(one) or one.owner or values.DASH),
         )
         for one in hints
     ]
-    table = document.text_table(("Time", "Action", "State", "Reason", "By"), rows)
-    return section("What was asked of the scheduler", "Each hint on its node since it began.", table)
+    table = document.text_table(("Time", "Action", "State", "Reason", "Asked for", "By"), rows)
+    return section(
+        "What was asked of the scheduler", "Each hint on its node since it began, or that stood then.", table
+    )
 
 
 def _closed_by(hint: HintJson) -> str:

@@ -114,7 +114,8 @@ def _freshness(cluster: ClusterJson) -> str:
         heard = f"The nodes were heard {values.ago(cluster.heard_until, cluster.now)}."
     age = "Old data" if cluster.stale else "Fresh data" if cluster.heard_until is not None else "No data"
     over = values.replay_over(cluster)
-    return document.line(" ".join([f"{age}. {heard} As of {values.utc(cluster.now)}.", *(over or ())]))
+    stop = [values.STOPS[cluster.stop]] if cluster.stop in values.STOPS else []
+    return document.line(" ".join([f"{age}. {heard} As of {values.utc(cluster.now)}.", *stop, *(over or ())]))
 
 
 def _queue(facts: PhoneFacts) -> list[str]:
@@ -131,7 +132,8 @@ def _queue(facts: PhoneFacts) -> list[str]:
 def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFacts) -> str:
     first, now = found[0], facts.cluster.now
     device = values.device(first.device, brief=True, name=first.name)
-    where = device if first.node is None else first.node if first.device.type == "node" else f"{first.node}, {device}"
+    parts = (values.place(first), "" if first.device.type == "node" else device)
+    where = ", ".join(part for part in parts if part)
     age = values.ago(first.start, now) if first.start <= now else values.utc(first.start)
     said = [f"<b>{html_text(values.shown(where))}</b>", document.line(f"{values.shown(values.what(first))}, {age}")]
     run = facts.runs.get(first.id)
@@ -140,8 +142,9 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
     said += [document.line(f"{values.many(others, 'more fault')} on this node")] if others else []
     action = "look at it" if first.action == "none" else values.action(first.action)
     said.append(f'<p class="do">Do: {html_text(action)}</p>')
+    said += [document.line(f"{values.NAMELESS[:1].upper()}{values.NAMELESS[1:]}.")] if values.is_nameless(first) else []
     if hint is not None:
-        state = values.HINT_STATES.get(hint.state, hint.state)
+        state = values.hint_state(hint.state, hint.action, facts.cluster.stop)
         said.append(document.line(f"Hint: {values.shown(hint.action)}, {values.shown(state)}"))
     said += [document.line(text) for text in _life(first)]
     if "/" not in first.id:  # no path leads to such an id

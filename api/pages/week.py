@@ -151,7 +151,7 @@ def _incidents(week: WeekFile) -> str:
             one.severity,
             incident_title(one),
             "open" if one.life is None else values.shown(values.LIVES.get(one.life.state, one.life.state)),
-            values.shown(values.action(one.action)),
+            values.shown(values.to_do(one)),
         )
         for one in week.incidents[:MOST_ROWS]
     ]

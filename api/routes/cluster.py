@@ -14,7 +14,8 @@ from api.loops.ledgers import ledger_of
 from api.server.settings import SettingsSource
 from api.server.state import Server
 from goodput.stored.computation import account_of
-from store.database.known_nodes import count_known
+from schedulers.policy.kill_switch import effective_stop
+from store.database.known_nodes import count_known, never_heard
 from store.models.registry import newest_champion
 from store.nodes.fleet import count_states
 from store.nodes.inventory import count_incidents, newest_run, recent_sources
@@ -26,6 +27,8 @@ router = APIRouter(prefix=PREFIX, tags=["cluster"])
 
 # The share of productive hours that pages draw as the line to reach.
 TARGET = 0.95
+# So many of the nodes that never reported are named.
+NAMED = 20
 
 
 @router.get("/cluster", operation_id="get_cluster", summary="The cluster in numbers", responses=answer(ClusterJson))
@@ -40,6 +43,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
         sources = recent_sources(connection, now)
         run = newest_run(connection)
         ledger = ledger_of(connection, run, now) if run else None
+        unheard = never_heard(connection)
         until, is_stale = heard(connection, server.settings, now)
         return reply(
             {
@@ -47,6 +51,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "heard_until": until,
                 "stale": is_stale,
                 "mode": server.settings.mode,
+                "stop": effective_stop(connection, server.settings.policy),
                 "nodes": sum(count for count, _gpus in counted.values()),
                 "gpus": sum(gpus) if gpus else None,
                 "states": {state: states.get(state, (0, None))[0] for state in get_args(NodeState)},
@@ -59,6 +64,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
                 "sources": sources,
                 "sidecars": count_sidecars(connection, server.wall()),
                 "inventory": count_known(connection),
+                "never_heard": {"count": len(unheard), "first": unheard[:NAMED]},
                 "configuration": _configuration(server.started.source),
                 "replay": _replay(server.clock),
             }

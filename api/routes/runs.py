@@ -18,7 +18,6 @@ from goodput.ledger import Ledger
 from goodput.reading.ledgers import read_ledgers
 from goodput.stored.computation import account_of
 from goodput.timeline import Segment, from_ms
-from goodput.wall_time.wall import AttemptSpan
 from store.nodes.inventory import newest_states
 from store.runs.ledgers import StoredLedger, log_marks
 from store.verdicts.gpu_index import named_culprits
@@ -129,7 +128,8 @@ def get_attempts(
 def _attempts(ledger: Ledger, limit: int) -> dict[str, Any]:
     first = max(0, ledger.attempts - limit)
     spans = ledger.spans[first:]
-    lengths = sorted((part.length_ms for span in spans for part in _lost(span)), reverse=True)
+    parts = _lost(ledger)[first:]
+    lengths = sorted((part.length_ms for lost in parts for part in lost), reverse=True)
     least = lengths[MOST_PARTS - 1] if len(lengths) > MOST_PARTS else 0
     return {
         "run": ledger.run,
@@ -149,16 +149,21 @@ def _attempts(ledger: Ledger, limit: int) -> dict[str, Any]:
                 "gpus": span.gpus,
                 "parts": [
                     (part.bucket, (part.start_ms - ledger.start_ms) / 1000, part.length_ms / 1000)
-                    for part in _lost(span)
+                    for part in lost
                     if part.length_ms >= least
                 ],
                 "interruption": None if span.interruption is None else span.interruption.to_json(),
             }
-            for number, span in enumerate(spans, first + 1)
+            for number, (span, lost) in enumerate(zip(spans, parts, strict=True), first + 1)
         ],
     }
 
 
-def _lost(span: AttemptSpan) -> list[Segment]:
-    """What of an attempt was not productive."""
-    return [part for part in span.segments if part.bucket != "productive"]
+def _lost(ledger: Ledger) -> list[list[Segment]]:
+    """What of each attempt was not productive, from the wait before it on: the ledger's own, attempt by attempt."""
+    found, until = list[list[Segment]](), ledger.start_ms
+    for span in ledger.spans:
+        waited = [Segment(until, span.start_ms, "waiting")] if span.start_ms > until else []
+        found.append([*waited, *(part for part in span.segments if part.bucket != "productive")])
+        until = max(until, span.end_ms)
+    return found

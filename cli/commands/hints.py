@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
@@ -314,17 +315,24 @@ def list_command(url: str, state: str, node: str | None, as_json: bool) -> None:
 def approve_command(ident: str, url: str) -> None:
     """Let a proposed hint be sent; a large approval needs another person, too."""
     from schedulers.lifecycle.approval import HintApprover, approve, given_of
-    from schedulers.policy.settings import ApprovalRule, Policy
+    from schedulers.policy.kill_switch import effective_stop
+    from schedulers.policy.settings import ApprovalRule, Policy, Stop
     from store.hints.policy_history import newest_policy_keys
+    from wire.words.values import HELD_BACK, is_held_back
 
-    def yes(connection: sa.Connection, now: datetime) -> list[Hint]:
+    def yes(connection: sa.Connection, now: datetime) -> tuple[Hint, Stop]:
         # Whether the server is in shadow mode is the server's to know: in that mode it sends nothing either way.
-        most = newest_policy_keys(connection).get("approval", {}).get("two_people_above_nodes")
-        policy = Policy(mode="approve", approval=ApprovalRule(most))
+        keys = newest_policy_keys(connection)
+        approval = ApprovalRule(keys.get("approval", {}).get("two_people_above_nodes"))
+        stops = {"stop": keys.get("stop", "none"), "stop_file": Path(file) if (file := keys.get("stop_file")) else None}
+        policy = Policy(mode="approve", approval=approval, **stops)
         who = HintApprover(person(), f"login:{person()}")
-        return [approve(connection, ident, now, who, policy)]
+        return approve(connection, ident, now, who, policy), effective_stop(connection, policy)
 
-    (hint,) = _carry_out(url, yes)
+    hint, stop = _carry_out(url, yes)
+    if is_held_back(hint.state, hint.action, stop):
+        print_text(f"{_named(hint)} is {HELD_BACK}: `foreshock hints resume` lets it go on")
+        return
     _say([hint])
     if hint.state == "proposed":
         print_text(f"approved by {', '.join(each.by for each in given_of(hint))}: another person must approve it, too")
@@ -360,7 +368,7 @@ def release_command(node: str, url: str) -> None:
     _say(_carry_out(url, release))
 
 
-def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], list[Hint]]) -> list[Hint]:
+def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], T]) -> T:
     from schedulers.lifecycle.approval import RequestRefusedError
     from store.database.connections import writing
 
@@ -376,7 +384,11 @@ def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], list[Hint]
 
 def _say(changed: list[Hint]) -> None:
     for hint in changed:
-        print_text(f"hint {hint.id} of node {hint.node} ({hint.action}) is {hint.state}")
+        print_text(f"{_named(hint)} is {hint.state}")
+
+
+def _named(hint: Hint) -> str:
+    return f"hint {hint.id} of node {hint.node} ({hint.action})"
 
 
 def _hint_row(hint: Hint, placements: Sequence[SchedulerHold]) -> dict[str, object]:

@@ -11,6 +11,8 @@ from dashboard.text import words
 from wire.goodput import AttemptJson, AttemptsJson
 
 ROW_PX = 26
+# Plotly widens a thin bar to a whole pixel, unless its colour is a little transparent: saves would hide the training.
+_ALPHA = "fe"
 # What is free at the right of the newest attempt, for its cause: a share of the axis.
 _ROOM = 0.18
 
@@ -39,7 +41,7 @@ def gantt(told: AttemptsJson, causes: Sequence[str]) -> go.Figure:
         figure.add_trace(_bars(told, words.drawn(bucket.name), bucket.colour, parts[name]))
     figure.add_traces(_stops(told, causes))
     last = max((one.start_s + one.length_s for one in told.items), default=0.0)
-    first = min((one.start_s for one in told.items), default=0.0)
+    first = min((at for one in told.items for at in (one.start_s, *(s for _, s, _ in one.parts))), default=0.0)
     ends = (first, last + _ROOM * max(last - first, 1.0))
     figure.update_xaxes(
         type="linear" if told.start is None else "date",  # of bars with a base Plotly takes lengths for places
@@ -95,7 +97,7 @@ def _bars(told: AttemptsJson, name: str, colour: str, parts: Sequence[tuple[int,
         y=[_label(told.items[at]) for at, _, _ in parts],
         orientation="h",
         name=name,
-        marker={"color": colour, "line": {"width": 0}},
+        marker={"color": colour + _ALPHA, "line": {"width": 0}},
         customdata=[words.duration(length_s) for _, _, length_s in parts],
         hovertemplate=f"{name}: %{{customdata}}<extra>%{{y}}</extra>",
     )

@@ -30,7 +30,7 @@ BUCKETS: Mapping[str, Bucket] = {
     "startup": Bucket("Starting up", "from the scheduler's start to the first step", "#b58be0"),
     "waiting": Bucket("Waiting for nodes", "queued: nothing ran", "#8d949c"),
     "detection": Bucket("Noticing the failure", "from the fault until the job was ended", "#e9a11a"),
-    "lost_work": Bucket("Work done twice", "steps since the last checkpoint, lost when the job failed", "#d6403b"),
+    "lost_work": Bucket("Work lost", "steps since the last checkpoint: done again, or never kept", "#d6403b"),
     "unknown": Bucket("Not accounted for", "the log does not say", "#5c6470"),
 }
 CAUSES = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import plotly.graph_objects as go
@@ -11,8 +11,9 @@ from plotly.subplots import make_subplots
 from dashboard.charts.charts import HOUR, LINE, RAISES, SECOND, with_gaps
 from dashboard.text import words
 from wire.events import IncidentJson
-from wire.nodes import ErrorHourJson, NodeDetailJson, NodeJobJson, NodeTimelineJson
+from wire.nodes import ErrorHourJson, NodeDetailJson, NodeJobJson, NodeScoresJson, NodeTimelineJson
 
+FAULTY_FOR = timedelta(hours=24)  # after a fatal fault that no outage has ended, as the API counts it
 MOST_LANES = 10  # rows of one chart: runs, or devices with incidents
 _LANE_PX, _CHART_PX, _GAP_PX = 20, 90, 42
 _OTHERS = "others"
@@ -174,24 +175,36 @@ def _device(incident: IncidentJson) -> str:
 
 
 def _risk(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:
+    """The scores; the line breaks where they are withheld, as they are everywhere else."""
     scores = [one for one in past.detail.scores if since <= one.time < until]
-    if not scores:
+    told = [NodeScoresJson(time=one.time) if is_withheld(past.detail, one.time) else one for one in scores]
+    if all(one.score_24h is None and one.score_7d is None for one in told):
         return None
     traces = [
         go.Scatter(
-            x=[words.local(one.time) for one in scores],
+            x=[words.local(one.time) for one in told],
             y=[None if value is None else value * 100 for value in values],
-            mode="lines+markers" if len(scores) < 60 else "lines",
+            mode="lines+markers" if len(told) < 60 else "lines",
             marker_size=5,
             line={"color": colour, "shape": "hv"},
             hovertemplate=f"%{{y:.1f}} % {name}<extra></extra>",
         )
         for name, colour, values in (
-            ("within 24 h", RAISES, [one.score_24h for one in scores]),
-            ("within 7 days", SECOND, [one.score_7d for one in scores]),
+            ("within 24 h", RAISES, [one.score_24h for one in told]),
+            ("within 7 days", SECOND, [one.score_7d for one in told]),
         )
     ]
     return _AxisRow(_named("Risk, %", ("within 24 h", RAISES), ("within 7 days", SECOND)), 0, traces)
+
+
+def is_withheld(node: NodeDetailJson, moment: datetime) -> bool:
+    """Whether a node was out then, or had failed within a day and no outage had ended that: scores are of others."""
+    if any(one.start <= moment and (one.end is None or moment < one.end) for one in node.outages):
+        return True
+    fatal = [one for one in node.incidents if (one.severity, one.cause) == ("fatal", "hardware")]
+    failed = [one.end for one in fatal if one.start <= moment < (one.shown or one.end) + FAULTY_FOR]
+    repaired = max((one.end for one in node.outages if one.end is not None and one.end <= moment), default=None)
+    return any(repaired is None or repaired < min(end, moment) for end in failed)
 
 
 def _heat(past: NodeAnswers, since: datetime, until: datetime) -> _AxisRow | None:

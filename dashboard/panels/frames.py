@@ -42,11 +42,11 @@ def incident_rows(
             "open": links.address("incidents", incident=i.id),
             "when": words.when(i.start, now),
             "severity": [i.severity],
-            "node": i.node or words.DASH,
+            "node": words.place(i) or words.DASH,
             "device": _of_incident(i),
             "what": _felt(i, words.event_text(i)),
             "events": i.count,
-            "do": words.action(i.action),
+            "do": words.to_do(i),
         }
         for i in incidents
     ]
@@ -243,6 +243,7 @@ def draw(rows: Sequence[Row], key: str, configured: Mapping[str, Any], most: int
         column_config={heads[name]: column for name, column in configured.items()},
         key=key,
         height=ROW_PX * (min(len(rows), most) + 1) + 3,
+        placeholder=words.DASH,
         **options,
     )
 

@@ -1,6 +1,6 @@
 """One hint as a card: the request, its reason, cost, approval, the state at each scheduler, and the undo."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
 from wire.hints import CallerJson, HintJson, HoldJson
-from wire.money.price import MoneyJson, aside
+from wire.money.price import GpuHourPrice, MoneyJson, aside, price_of
 
 ASKS = {
     "watch": "keep an eye on it",
@@ -39,6 +39,7 @@ SAID = {
     *("score", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
     *("approved", "approvals", "cost", "quiet", "spare", "release", "repair", "call", "verdict", "link"),
 }
+_SIZES = ("node_gpus", "job_gpus")
 PLACED = {
     "asked": "ordered, not read back yet",
     "confirmed": "has it",
@@ -57,11 +58,11 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
             page.node_link(site, hint.node)
             st.markdown(f"**{words.plain(hint.action)}**: {ASKS.get(hint.action, 'as named')}", width="content")
             st.badge(
-                f"{words.plain(hint.state)}: {vocabulary.HINT_STATES.get(hint.state, '')}",
+                state_text(hint, cluster.stop),
                 color=vocabulary.HINT_TINTS.get(hint.state, "gray"),
             )
         st.markdown(words.plain(frames.unmarked(hint.reason)) or "no reason recorded")
-        for line in facts(hint, cluster.now):
+        for line in facts(hint, cluster.now, price_of(cluster.gpu_hour_price)):
             st.markdown(line)
         _evidence_pages(site, hint)
         st.caption(
@@ -72,6 +73,12 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
             with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):
                 st.markdown("\n\n".join(evidence(hint.evidence)))
         _decisions(site, hint)
+
+
+def state_text(hint: HintJson, stop: str) -> str:
+    """`proposed: waits for approval`; what says its own name already says it once."""
+    name, told = words.plain(hint.state), words.plain(words.hint_state(hint.state, hint.action, stop))
+    return told if told.startswith(name) else f"{name}: {told}"
 
 
 def _evidence_pages(site: Site, hint: HintJson) -> None:
@@ -86,14 +93,17 @@ def _evidence_pages(site: Site, hint: HintJson) -> None:
                 )
 
 
-def facts(hint: HintJson, now: datetime) -> list[str]:
+def facts(hint: HintJson, now: datetime, price: GpuHourPrice | None = None) -> list[str]:
     """The job, cost, approval and schedulers of a hint, between reason and evidence; unknown ones are absent."""
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
     if link := link_text(hint.evidence.get("link")):
         lines.append(f"**Link:** {link}")
     cost = hint.evidence.get("cost")
-    if isinstance(cost, Mapping) and (price := costs(cost, (hint.held_money, hint.failure_money))):
-        lines.append(f"**Cost:** {price}")
+    left_s = None if hint.valid_until is None else (hint.valid_until - now).total_seconds()
+    if isinstance(cost, Mapping) and (told := costs(cost, left_s, price)):
+        lines.append(f"**Cost:** {told}")
+    if was := lowered(hint):
+        lines.append(f"**{was.capitalize()}:** {words.plain(str(hint.evidence['held']))}")
     lines.append(f"**Approved by:** {consent(hint, now)}")
     lines += [f"**{words.plain(one.scheduler)}:** {hold_state_text(one, now)}" for one in hint.placements]
     if hint.evidence.get("repair"):
@@ -103,17 +113,44 @@ def facts(hint: HintJson, now: datetime) -> list[str]:
     return lines
 
 
-def costs(cost: Mapping[str, Any], money: Sequence[MoneyJson | None] = (None, None)) -> str:
-    """The GPU-hours that the hint holds and those that a failure would cost, where they are known."""
-    held, stop = map(aside, money)
+def lowered(hint: HintJson) -> str:
+    """`lowered from a cordon`, where a budget or the breaker let no more be asked; else empty."""
+    why = hint.evidence.get("held")
+    if not why:
+        return ""
+    return f"lowered from {'an avoid' if hint.evidence.get('link') or str(why).startswith('avoid') else 'a cordon'}"
+
+
+def costs(cost: Mapping[str, Any], left_s: float | None = None, price: GpuHourPrice | None = None) -> str:
+    """The GPU-hours that the hint may still hold and those that a failure would cost; what was assumed is said.
+
+    Args:
+        left_s: until it expires; None: of its whole time.
+    """
     taken, failure, run = cost.get("held_gpu_h"), cost.get("failure_gpu_h"), cost.get("run")
+    node_gpus, job_gpus = (cost.get(name) if isinstance(cost.get(name), int) else None for name in _SIZES)
+    assumed = cost.get("assumed")
+    is_node, is_job = (isinstance(assumed, list | tuple) and name in assumed for name in _SIZES)
     said = []
     if isinstance(taken, int | float):
-        said.append(f"up to {words.count(float(taken))} GPU-hours of this node until it expires{held}")
+        held = float(taken) if left_s is None or node_gpus is None else round(node_gpus * max(left_s, 0.0) / 3600, 1)
+        guess = f" ({node_gpus} GPUs assumed: how many it has is not known)" if is_node and node_gpus else ""
+        said.append(
+            f"up to {words.count(held)} GPU-hours of this node until it expires{aside(_of(price, held))}{guess}"
+        )
     if isinstance(failure, int | float):
         whose = f"stops {words.plain(str(run))} and" if run else "under the largest job"
-        said.append(f"a failure {whose} costs about {words.count(float(failure))} GPU-hours{stop}")
+        if is_job and job_gpus:
+            whose = f"under a job of {job_gpus:,} GPUs (assumed: none ran when that was reckoned)"
+        elif not run and job_gpus:
+            whose += f" that ran when that was reckoned ({job_gpus:,} GPUs)"
+        hours = float(failure)
+        said.append(f"a failure {whose} costs about {words.count(hours)} GPU-hours{aside(_of(price, hours))}")
     return "; ".join(said)
+
+
+def _of(price: GpuHourPrice | None, gpu_hours: float) -> MoneyJson | None:
+    return None if price is None else price.of(gpu_hours)
 
 
 def link_text(link: Any) -> str:
@@ -179,9 +216,6 @@ def evidence(found: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"**{whose} within {words.plain(str(found.get('horizon_h', 24)))} h:** {words.risk(float(found['score']))}"
         )
-    if found.get("held"):
-        before = "an avoid" if found.get("link") else "a cordon"
-        lines.append(f"**Lowered from {before}:** {words.plain(str(found['held']))}")
     if found.get("incident"):
         lines.append(f"**Confirmed fault:** incident {words.plain(str(found['incident']))}")
     reasons = found.get("reasons") or ()

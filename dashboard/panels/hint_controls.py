@@ -12,10 +12,6 @@ from dashboard.text import words
 from wire.cluster import ClusterJson
 from wire.policy import BudgetJson, StopJson, TripJson
 
-STOPS = {
-    "holds": "Stopped: no new hints are sent; releases continue.",
-    "all": "Stopped: nothing is sent, not even releases.",
-}
 REASON = "stopped on the dashboard"
 BACKLOGS = {
     "drop": ("Reset, drop the requests", "earlier requests are dropped; a new fault makes a new one"),
@@ -27,7 +23,7 @@ def draw(site: Site, cluster: ClusterJson) -> None:
     """The switch, the trips, the budget: in the order of what stops more."""
     stopped = site.client.stopped()
     if stopped.stop != "none":
-        page.banner("error", STOPS.get(stopped.stop, words.plain(stopped.stop)))
+        page.banner("error", words.STOPS.get(stopped.stop, words.plain(stopped.stop)))
         for line in sources(stopped, cluster):
             st.caption(line)
     trips = site.client.trips()

@@ -7,7 +7,6 @@ hints wait until nothing is.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import streamlit as st
@@ -17,6 +16,7 @@ from dashboard.panels import frames, hint_card, links, page
 from dashboard.panels.frames import Row
 from dashboard.panels.page import Site
 from dashboard.text import words
+from wire.cluster import ClusterJson
 from wire.events import IncidentJson
 from wire.hints import HintJson, HintOutcomeJson
 
@@ -56,7 +56,7 @@ class DecisionResult:
     failed: tuple[tuple[str, str], ...] = ()
 
 
-def draw(site: Site, hints: Sequence[HintJson], now: datetime) -> None:
+def draw(site: Site, hints: Sequence[HintJson], cluster: ClusterJson) -> None:
     """The filters, the table, and what is to be done with the selected ones.
 
     Args:
@@ -80,7 +80,7 @@ def draw(site: Site, hints: Sequence[HintJson], now: datetime) -> None:
     shown = _kept(hints) if chosen else found
     devices = {one.id: one for one in site.client.incidents(frames.RECENT_INCIDENTS)}
     st.session_state[_ROWS] = shown
-    _table(site, rows(shown, devices, now))
+    _table(site, rows(shown, devices, cluster))
     st.caption(f"{words.many(len(found), 'hint')} of {len(hints):,}" + (f". {limit}" if limit else ""))
     newer = len({hint.id for hint in found} - {hint.id for hint in shown})
     if newer:
@@ -106,18 +106,18 @@ def _filters(hints: Sequence[HintJson]) -> HintFilter:
     return HintFilter(tuple(state), tuple(action), (text or "").strip())
 
 
-def rows(hints: Sequence[HintJson], incidents: Mapping[str, IncidentJson], now: datetime) -> list[Row]:
+def rows(hints: Sequence[HintJson], incidents: Mapping[str, IncidentJson], cluster: ClusterJson) -> list[Row]:
     """A hint a row; the device is that of its incident, or its link."""
     return [
         {
-            "when": words.when(hint.created, now),
+            "when": words.when(hint.created, cluster.now),
             "node": words.shown(hint.node),
             "device": _device(hint, incidents),
             "action": words.shown(hint.action),
             "state": words.shown(hint.state),
             "why": words.shown(frames.unmarked(hint.reason)) or words.DASH,
             "owner": words.shown((hint.owner or words.DASH).removeprefix("person:")),
-            "came": words.shown(came(hint)),
+            "came": words.shown(came(hint, cluster.stop)),
             "evidence": evidence_page(hint) or "",
         }
         for hint in hints
@@ -141,16 +141,19 @@ def evidence_page(hint: HintJson) -> str | None:
     return None
 
 
-def came(hint: HintJson) -> str:
-    """What became of a hint: whether it was right, who ended it, or how far its schedulers are."""
+def came(hint: HintJson, stop: str = "none") -> str:
+    """What became of a hint: whether it was right, who ended it, what keeps it back, or how far its schedulers are."""
     closed = hint.evidence.get("closed")
     by = str(closed.get("by") or "") if isinstance(closed, Mapping) else ""
     whom = f" by {by.removeprefix('person:')}" if by and by not in ("policy", "foreshock") else ""
-    said = [f"{ENDS[hint.state]}{whom}"] if hint.state in ENDS else []
+    said = [was] if (was := hint_card.lowered(hint)) else []
+    said += [f"{ENDS[hint.state]}{whom}"] if hint.state in ENDS else []
     if hint.outcome is not None:
         said.append(judged(hint.outcome))
     elif hint.state == "proposed":
         said.append("waits for approval")
+    elif words.is_held_back(hint.state, hint.action, stop):
+        said.append("held back by the stop")
     elif hint.state not in ENDS:
         said += [f"{one.scheduler}: {hint_card.PLACED.get(one.state, one.state)}" for one in hint.placements]
     return "; ".join(said) or words.DASH

@@ -111,12 +111,16 @@ def as_of(cluster: ClusterJson) -> None:
     clock = " (the clock of the replayed cluster)" if replayed(cluster) else ""
     if over is None and cluster.replay is not None:
         clock = f" (the clock of the replayed cluster, which ends {words.ago(cluster.replay.ends, datetime.now(UTC))})"
-    st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster.mode)}")
+    st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster)}")
 
 
-def mode(name: str | None) -> str:
-    """The mode of hints, explained."""
-    return f"Mode {vocabulary.MODES.get(name) or words.plain(name)}" if name else "Mode unknown"
+def mode(cluster: ClusterJson) -> str:
+    """The mode of hints, explained; that they are stopped goes before it."""
+    name = cluster.mode
+    told = f"Mode {vocabulary.MODES.get(name) or words.plain(name)}" if name else "Mode unknown"
+    if cluster.stop == "none":
+        return told
+    return f"**{words.STOPS.get(cluster.stop, words.plain(cluster.stop))}** {told}"
 
 
 def empty(text: str) -> None:
@@ -229,9 +233,10 @@ def run_link(site: Site, name: str, label: str = "") -> None:
         st.markdown(f"**{words.plain(name)}**", width="content")
 
 
-def hint_line(hint: HintMarkJson) -> str:
+def hint_line(hint: HintMarkJson, cluster: ClusterJson) -> str:
     """The open hint of a node, as Markdown."""
-    return f"hint: **{words.plain(hint.action)}** ({vocabulary.HINT_STATES.get(hint.state) or words.plain(hint.state)})"
+    state = words.hint_state(hint.state, hint.action, cluster.stop)
+    return f"hint: **{words.plain(hint.action)}** ({words.plain(state)})"
 
 
 def state_badge(state: str) -> None:

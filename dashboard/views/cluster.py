@@ -185,7 +185,15 @@ def _noted(site: Site, nodes: Sequence[NodeJson]) -> None:
 
 
 def _inventory(cluster: ClusterJson, unknown: int) -> None:
-    """Nodes that only name themselves, and what a cluster without an inventory means."""
+    """Nodes that only name themselves or never reported, and what a cluster without an inventory means."""
+    unheard = cluster.never_heard
+    if unheard.count:
+        named = ", ".join(map(words.plain, unheard.first)) + (", ..." if unheard.count > len(unheard.first) else "")
+        who = "has" if unheard.count == 1 else "have"
+        st.caption(
+            f":material/help: {words.many(unheard.count, 'node')} of the inventory {who} never reported ({named}): "
+            "no sidecar runs there, or it cannot reach the server."
+        )
     if unknown:
         st.caption(
             f":material/help: {words.many(unknown, 'node')} that the inventory does not know: not counted, never held. "
@@ -258,7 +266,7 @@ def _node_row(site: Site, node: NodeJson, reason: str, cluster: ClusterJson) -> 
                     st.html(past, width="content")
         st.caption(reason)
         if node.hint is not None:
-            st.caption(f":material/campaign: {panels.hint_line(node.hint)}")
+            st.caption(f":material/campaign: {panels.hint_line(node.hint, cluster)}")
 
 
 def _incidents(

@@ -74,14 +74,14 @@ def _saving(site: Site, run: str) -> None:
 def _spares(site: Site) -> None:
     st.markdown("\n\n".join(spares_lines(site.client.spares_advice())))
     told = panels.kept("mtbf", site.client.server, SELDOM_S, site.client.mtbf)
-    for rates, of in ((told.cluster, "outages of nodes"), (told.runs, "stops of runs")):
+    for rates, of in ((told.cluster, "outages of all nodes"), (told.runs, "stops of all runs")):
         if rates is not None and rates.components:
             st.markdown(
                 f"**Time between {of}** on {words.many(rates.nodes, 'node')}, by component "
                 f"(in {words.count(rates.node_days)} node-days):"
             )
             labels = {"every": "One every", "interval": "95 % interval"}
-            frames.show(mtbf_rows(rates), f"mtbf_{of[:4]}", labels, most=8)
+            frames.show(mtbf_rows(rates), f"mtbf_{of[:4].strip()}", labels, most=8)
 
 
 def _gains(site: Site, run: str) -> None:
@@ -186,7 +186,7 @@ def _losses(ledger: LedgerJson, cluster: ClusterJson) -> None:
             st.plotly_chart(figure, key="by_cause", config=CONFIG)
     if ledger.interruptions:
         st.subheader(
-            "Interruptions", anchor=False, help="lost: work done twice, noticing, waiting, starting and loading"
+            "Interruptions", anchor=False, help="lost: work that no save kept, noticing, waiting, starting and loading"
         )
         price = price_of(cluster.gpu_hour_price)
         rows = frames.interruption_rows(ledger.interruptions, cluster.now, ledger.gpus, price)

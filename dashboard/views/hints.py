@@ -77,14 +77,14 @@ def _live(site: Site) -> None:
         cluster = site.client.cluster()
         hints = site.client.hints()
         active = sorted((h for h in hints if h.state in OPEN), key=urgency)
-        panels.banner(*headline(active, cluster.mode, site))
+        panels.banner(*headline(active, cluster, site))
         panels.as_of(cluster)
         _outcome()
         missing = sign_in.lacking(site.caller)
         if missing is not None:
             st.caption(f":material/lock: {missing}")
         hint_controls.draw(site, cluster)
-        hint_table.draw(site, [*active, *(h for h in hints if h.state not in OPEN)], cluster.now)
+        hint_table.draw(site, [*active, *(h for h in hints if h.state not in OPEN)], cluster)
         if active:
             st.subheader("The most urgent", anchor=False, help="each with its evidence, cost and approval")
         for hint in active[:SHOWN]:
@@ -102,7 +102,7 @@ def urgency(hint: HintJson) -> tuple[int, int]:
     return OPEN.index(hint.state), GRAVEST.index(hint.action) if hint.action in GRAVEST else len(GRAVEST)
 
 
-def headline(active: Sequence[HintJson], mode: str | None, site: Site | None = None) -> tuple[str, str]:
+def headline(active: Sequence[HintJson], cluster: ClusterJson, site: Site | None = None) -> tuple[str, str]:
     """How many hints there are, and whether one waits for a person."""
     proposed = [hint for hint in active if hint.state == "proposed"]
     caller = None if site is None else site.caller
@@ -112,15 +112,14 @@ def headline(active: Sequence[HintJson], mode: str | None, site: Site | None = N
         return "warning", f"{words.many(waiting, 'hint')} {'waits' if waiting == 1 else 'wait'} for {whose} approval."
     if not active:
         return "success", "No hint is open."
-    sent = sum(1 for hint in active if hint.state in ("approved", "sent", "confirmed"))
-    text = (
-        f"{words.many(len(active), 'open hint')}, {sent} with the scheduler"
-        if sent
-        else words.many(len(active), "open hint")
-    )
-    if mode == "shadow":
-        return "info", f"{text}; in shadow mode none is sent."
-    return "info", f"{text}; none waits for you."
+    held = sum(1 for hint in active if words.is_held_back(hint.state, hint.action, cluster.stop))
+    counts = {
+        "with the scheduler": sum(1 for hint in active if hint.state in ("sent", "confirmed")),
+        "about to be sent": sum(1 for hint in active if hint.state == "approved") - held,
+        "held back by the stop": held,
+    }
+    text = ", ".join([words.many(len(active), "open hint"), *(f"{n:,} {how}" for how, n in counts.items() if n)])
+    return "info", f"{text}; {'in shadow mode none is sent' if cluster.mode == 'shadow' else 'none waits for you'}."
 
 
 def _outcome() -> None:

@@ -90,7 +90,7 @@ def _live(site: Site, ident: str) -> None:
 
 def headline(incident: IncidentJson) -> tuple[str, str]:
     """What happened where, and whether anybody is at it."""
-    where = words.plain(incident.node or "no node")
+    where = words.plain(words.place(incident) or "no node")
     named = [words.device(one, name=incident.name if at == 0 else None) for at, one in enumerate(incident.devices)]
     device = ", ".join(named) or words.device(incident.device, name=incident.name)
     place = f"{where}, {words.plain(device)}" if device and incident.device.type != "node" else where
@@ -118,7 +118,7 @@ def _facts(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
     row[4].metric("Nodes of its job", words.count(incident.blast_radius), help=hit, border=True, height="stretch")
     if incident.meaning:
         st.markdown(words.plain(incident.meaning))
-    st.markdown(f"**What to do:** {words.plain(words.action(incident.action))}")
+    st.markdown(f"**What to do:** {words.plain(words.to_do(incident))}")
     if incident.node is not None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown("**Its node:**", width="content")
@@ -159,7 +159,7 @@ def _lines(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
 
 
 def _asked(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
-    """What was asked of which scheduler since it began."""
+    """What was asked of which scheduler since it began, or stood then, and for which fault."""
     if incident.node is None:
         return
     st.subheader("What was asked of the scheduler", anchor=False)
@@ -169,6 +169,8 @@ def _asked(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
         if one.valid_until is None or one.valid_until >= incident.start
     ]
     if found:
-        frames.show(frames.hint_rows(found, cluster.now), "asked", most=6)
+        rows = frames.hint_rows(found, cluster.now)
+        told = [row | {"ground": words.hint_ground(hint, incident)} for row, hint in zip(rows, found, strict=True)]
+        frames.show(told, "asked", {"ground": "Asked for"}, most=6)
     else:
         st.caption("Nothing for this node since then.")

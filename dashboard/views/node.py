@@ -119,7 +119,7 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
     st.caption(" · ".join(words.plain(part) for part in parts if part))
     panels.note(node)
     if node.hint is not None:
-        st.info(f"{panels.hint_line(node.hint)}; see the page Hints", icon=":material/campaign:")
+        st.info(f"{panels.hint_line(node.hint, cluster)}; see the page Hints", icon=":material/campaign:")
     if node.control:
         st.caption(
             "In the control group: hints for its score alone are recorded and not sent, to measure what hints "
@@ -135,7 +135,7 @@ def _risk(node: NodeDetailJson, cluster: ClusterJson) -> None:
     elif node.score_24h is not None:
         panels.empty("Nothing moves its risk away from that of the fleet.")
     else:
-        panels.empty(f"There is no score: {_not_scored(node)}.")
+        panels.empty("There is no score, so that nothing raises or lowers it.")
 
 
 def _devices(node: NodeDetailJson, cluster: ClusterJson) -> None:

@@ -16,7 +16,7 @@ from wire.repair import LemonJson, PartJson, RepairEvidenceJson, RepairJson, Rep
 SHOWN = 25
 LINKS = 10
 CHECKED = 10
-_RISKIEST = {"risk": "Risk, 24 h", "fails": "If it fails, GPU-h", "worth": "Keeping it free saves, GPU-h"}
+_RISKIEST = {"risk": "Risk, 24 h", "fails": "If it fails now, GPU-h", "worth": "Keeping it free saves, GPU-h"}
 
 
 def page(site: Site) -> None:
@@ -51,7 +51,10 @@ def _riskiest(report: RiskiestJson) -> None:
     """Well nodes to look at while there is time, and what looking at them finds."""
     if not report.items and not report.states:
         return
-    help_text = "at work, with the highest risk; a failure of a free node is reckoned under the largest job that runs"
+    help_text = (
+        "at work, with the highest risk; a failure of a free node is reckoned under the largest job that runs now. "
+        "What keeping a node free saves is reckoned from its score alone: a hint may stand on a fault that has come"
+    )
     st.subheader("Check these first", anchor=False, help=help_text)
     if not report.items:
         said = ", ".join(f"{count:,} {words.plain(state)}" for state, count in report.states.items())
@@ -93,7 +96,7 @@ def riskiest_row(one: RiskiestNodeJson) -> Row:
         "why": "; ".join(told[:2]) or "nothing stands out",
         "runs": one.run or words.DASH,
         "fails": words.count(one.failure_gpu_h),
-        "worth": words.count(one.worth_gpu_h) if one.pays else "not worth it",
+        "worth": words.count(one.worth_gpu_h) if one.pays else "nothing, by its score",
     }
 
 
@@ -153,7 +156,8 @@ def basis(report: RepairListJson) -> str:
         return f"{text}."
     return (
         f"{text}. Listed are nodes that fail at least {report.times_fleet:g} times as often as the average node; "
-        f"up to {words.share(report.false_share, 0)} of them may be here by bad luck alone."
+        f"of the list as a whole up to {words.share(report.false_share, 0)} may be bad luck; "
+        "how sure each one is its card says."
     )
 
 
@@ -175,7 +179,7 @@ def _card(site: Site, lemon: LemonJson, now: datetime) -> None:
 def place(lemon: LemonJson) -> str:
     """Where it stands and how sure that is."""
     rack = f"rack {words.plain(lemon.rack)} · " if lemon.rack else ""
-    return f"{rack}{words.share(lemon.probability, 0)} sure"
+    return f"{rack}{words.share(lemon.probability, 0)} sure that it is no bad luck"
 
 
 def sentence(one: RepairEvidenceJson) -> str:

@@ -110,7 +110,7 @@ def _course(told: AttemptsJson, cluster: ClusterJson) -> None:
     if told.attempts > len(told.items):
         st.caption(f"The newest {len(told.items):,} of {told.attempts:,} attempts.")
     if told.shortest_s > 0:
-        st.caption(f"Parts shorter than {words.duration(told.shortest_s)} are drawn as useful training.")
+        st.caption(f"Parts shorter than {words.duration(told.shortest_s)} are drawn and counted as useful training.")
     rows = attempt_rows(shown[::-1], cluster.now)
     frames.show(rows, "attempts_table", {"number": "Attempt", "ended": "How it ended", "by": "Stopped by"}, most=8)
 

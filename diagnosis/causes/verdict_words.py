@@ -322,7 +322,8 @@ def _job_words(effect: Effect) -> str:
     if effect.domain is not None:
         gpus = sum(symptom.count for symptom in effect.symptoms)
         return f"felt by {len(effect.nodes)} nodes of NVLink domain {effect.domain}: {gpus} lines of their GPUs"
-    nodes = f" on {len(effect.nodes)} nodes" if effect.nodes else ""
+    count = len(effect.nodes)
+    nodes = f" on {count} {'node' if count == 1 else 'nodes'}" if count else ""
     text = next((symptom.text for symptom in effect.symptoms if symptom.text), "")
     return f"job {effect.run}{nodes}: {text[:160] or _SHOWS.get(effect.kind, effect.kind)}"
 

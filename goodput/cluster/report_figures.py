@@ -155,7 +155,7 @@ BUCKETS: Mapping[str, tuple[str, str, str]] = {
     "startup": ("Starting up", "from the scheduler's start to the first step", "#b58be0"),
     "waiting": ("Waiting for nodes", "queued: nothing ran", "#8d949c"),
     "detection": ("Noticing the failure", "from the fault until the job was ended", "#e9a11a"),
-    "lost_work": ("Work done twice", "steps since the last checkpoint, lost when the job failed", "#d6403b"),
+    "lost_work": ("Work lost", "steps since the last checkpoint: done again, or never kept", "#d6403b"),
     "unknown": ("Not accounted for", "no log says what happened", "#5c6470"),
 }
 # What of a day no run held.

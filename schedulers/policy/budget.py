@@ -56,9 +56,9 @@ class HoldBudget:
         if self._keep <= 0:
             return None
         if self._spares is None:
-            return f"{kind}: {self._keep} nodes are to stay idle, and of none is known whether a job runs: load jobs"
+            return f"{kind}: {_nodes(self._keep)} to stay idle, and of none is known whether a job runs: load jobs"
         if cost and self._spares - cost < self._keep:
-            return f"{kind}: {max(0, self._spares)} nodes are known to be idle, {self._keep} must stay so"
+            return f"{kind}: {_nodes(max(0, self._spares))} known to be idle, {self._keep} must stay so"
         return None
 
     def charge(self, facts: NodeFacts) -> None:
@@ -89,10 +89,10 @@ class _NodeCount:
         """Why one more is not to be had."""
         limits, count = self.limits, len(self.nodes)
         if count >= limits.nodes:
-            return f"{self.kind}: {count} nodes are {self.word} already, {limits.nodes} may be"
+            return f"{self.kind}: {_nodes(count)} {self.word} already, {limits.nodes} may be"
         if count >= _percent_cap(nodes, limits):
             share = f"{limits.percent_of_nodes:g} % of the nodes"
-            return f"{self.kind}: {count} nodes are {self.word} already, {share} may be"
+            return f"{self.kind}: {_nodes(count)} {self.word} already, {share} may be"
         if self.hour >= limits.per_hour:
             noun = "cordons" if self.word == "held" else "avoids"
             return f"{self.kind}: {self.hour} {noun} within the hour, {limits.per_hour} may be"
@@ -157,6 +157,10 @@ def spares(nodes: Sequence[NodeFacts], held: frozenset[str], avoided: frozenset[
 def spare_cost(facts: NodeFacts) -> int:
     """The spares that a hold of a node takes: itself, or one for its job; none where it is idle and faulty anyway."""
     return 0 if facts.idle and not _is_spare(facts) else 1
+
+
+def _nodes(count: int) -> str:
+    return "1 node is" if count == 1 else f"{count} nodes are"
 
 
 def _percent_cap(nodes: int, limits: Budgets) -> int:

@@ -44,12 +44,16 @@ def price_of(facts: NodeFacts, action: HintAction, inputs: Inputs, policy: Polic
 
     `run` is that of the job on the node; None: the failure is that of the largest job that runs, or of the usual size.
     """
-    gpus = facts.gpus or policy.costs.node_gpus
+    gpus, of_job = facts.gpus or policy.costs.node_gpus, job_gpus(facts, inputs, policy)
     job = facts.job
+    known = {"node_gpus": facts.gpus, "job_gpus": inputs.largest_job_gpus if job is None else job.gpus}
     return HintCost(
         held_gpu_h=round(gpus * (validity_of(action, policy.validity) / _HOUR), 1),
-        failure_gpu_h=round(failure_gpu_h(policy.costs, job_gpus(facts, inputs, policy)), 1),
+        failure_gpu_h=round(failure_gpu_h(policy.costs, of_job), 1),
         run=None if job is None else job.run,
+        node_gpus=gpus,
+        job_gpus=of_job,
+        assumed=tuple(name for name, count in known.items() if not count),
     )
 
 

@@ -181,7 +181,7 @@ def _within_hour(steps: list[_NodeStep], seen: ReconcileInputs, hour: HourBudget
 def _waiting(order: Order, seen: ReconcileInputs, hour: HourBudget) -> _NodeStep:
     """A hold that was never ordered, or not for an hour; a softer one of the same hint is left in its place."""
     word = "taken" if hour.actions == HOLDING else "avoided"
-    why = f"waits: budget: {hour.most} nodes may be {word} within an hour"
+    why = f"waits: budget: {hour.most} {'node' if hour.most == 1 else 'nodes'} may be {word} within an hour"
     fresh = SchedulerHold(order.hint, seen.scheduler, order.node, order.action, "asked", 0, seen.now)
     was = seen.placements.get(order.hint, fresh)
     if was.state == "confirmed" or (was.state, was.action, was.asked) == ("asked", order.action, None):

@@ -82,6 +82,13 @@ def count_known(connection: sa.Connection) -> Mapping[str, int]:
     return {word: int(count) for word, count in connection.execute(query)}
 
 
+def never_heard(connection: sa.Connection) -> list[str]:
+    """The names of the inventory that were never heard of, in order."""
+    heard = sa.select(schema.nodes.c.node).where(schema.nodes.c.last_seen.is_not(None))
+    query = sa.select(_TABLE.c.node).distinct().where(_TABLE.c.node.not_in(heard)).order_by(_TABLE.c.node)
+    return list(connection.scalars(query))
+
+
 def count_unknown(connection: sa.Connection) -> int:
     """How many nodes speak that the inventory does not know."""
     nodes = schema.nodes.c.node

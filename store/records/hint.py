@@ -77,11 +77,17 @@ class JobOnNode:
 
 @dataclass(frozen=True, slots=True)
 class HintCost:
-    """GPU-hours: of the node until the hint ends by itself, and of a failure of `run` (None: of the largest job)."""
+    """GPU-hours: of the node for as long as the hint stands, and of a failure of `run` (None: of the largest job).
+
+    `node_gpus`, `job_gpus`: what was reckoned with; `assumed` names those of them that nobody knew.
+    """
 
     held_gpu_h: float
     failure_gpu_h: float
     run: str | None = None
+    node_gpus: int | None = None
+    job_gpus: int | None = None
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +309,15 @@ _READERS: Mapping[str, _Reader] = {
     "exclude": _list_of(_text),
     "run": _text,
     "job_nodes": _whole,
-    "cost": _part(HintCost, held_gpu_h=_number, failure_gpu_h=_number, run=_optional(_text)),
+    "cost": _part(
+        HintCost,
+        held_gpu_h=_number,
+        failure_gpu_h=_number,
+        run=_optional(_text),
+        node_gpus=_optional(_whole),
+        job_gpus=_optional(_whole),
+        assumed=_list_of(_text),
+    ),
     "code": _text,
     "review": _flag,
     "held": _text,

@@ -98,6 +98,7 @@ def test_everybody_may_read_what_is_stopped_and_actors_stop(
     stop_file.write_text("all")
     lifted = client.post("/api/v1/stop", json={"stop": "none", "reason": "done"}).json()
     assert (lifted["stop"], [one["source"] for one in lifted["sources"]]) == ("all", ["file"])
+    assert client.get("/api/v1/cluster").json()["stop"] == "all"
     with engine.connect() as connection:
         assert [entry["actor"] for entry in audit_page(connection, 9, None, "switch")] == ["alice", "alice"]
     for wrong in (

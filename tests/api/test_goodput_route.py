@@ -227,6 +227,9 @@ def test_of_many_attempts_the_newest_and_of_many_parts_the_longest(
         append_jobs(connection, [Job(job, "run-0", "FAILED", at, at, at + HOUR / 2, 1, "n0") for job, at in begins])
     told = get(client, "/api/v1/runs/run-0/attempts", limit=2)
     assert ([one["number"] for one in told["items"]], told["attempts"], told["shortest_s"]) == ([3, 4], 4, 0.0)
+    # The wait before each start is a part of the attempt, also of the first one that is shown.
+    waits = [[(start, length) for name, start, length in one["parts"] if name == "waiting"] for one in told["items"]]
+    assert waits == [[(9_000.0, 1_800.0)], [(12_600.0, 1_800.0)]]
     monkeypatch.setattr("api.routes.runs.MOST_PARTS", 1)
     told = get(client, "/api/v1/runs/run-0/attempts")
     assert told["shortest_s"] > 0

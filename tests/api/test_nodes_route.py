@@ -11,6 +11,7 @@ from wire_check import check_answer
 from api.app import create_app
 from api.server.settings import ApiSettings, InventorySettings
 from store.database.connections import writing
+from store.database.known_nodes import replace_known
 from store.events.append import append_events, append_nodes, append_outages
 from store.records.event import Device, Event
 from store.records.node import Node
@@ -18,6 +19,7 @@ from store.records.outage import Outage
 from store.records.telemetry import Rollup
 from store.tables import hint_tables, schema
 from store.telemetry.hours import append_rollups
+from wire.cluster import ClusterJson
 from wire.message import Page
 from wire.nodes import NodeDetailJson, NodeJson, ScoreJson
 
@@ -125,6 +127,18 @@ def test_what_the_inventory_notes_of_a_node_is_its_note(engine: sa.Engine) -> No
     found = {item["node"]: item["note"] for item in listed(client)["items"]}
     assert (found.pop("ok"), set(found.values())) == ("On loan.", {None})
     assert client.get("/api/v1/nodes/ok").json()["note"] == "On loan."
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_never_reported_of_the_inventory_is_counted_and_named(engine: sa.Engine, client: TestClient) -> None:
+    """A node without a sidecar is nowhere else: it is not among the nodes until it was heard of."""
+    assert client.get("/api/v1/cluster").json()["never_heard"] == {"count": 1, "first": ["silent"]}
+    with writing(engine).begin() as connection:
+        replace_known(connection, "scheduler:slurm", ["ok", "risk", *(f"x{n:02}" for n in range(30))])
+    found = client.get("/api/v1/cluster").json()
+    check_answer(ClusterJson, found)
+    assert (found["nodes"], found["never_heard"]["count"]) == (6, 31)
+    assert found["never_heard"]["first"] == ["silent", *(f"x{n:02}" for n in range(19))]
 
 
 @pytest.mark.usefixtures("cluster")

@@ -12,6 +12,7 @@ from folding import fold_all
 
 from api.app import create_app
 from api.edge.auth import hash_token
+from api.pages.incident import IncidentFile, incident_sections
 from api.pages.phone import PhoneFacts, phone_sections, to_do
 from api.server.settings import Token
 from store.database.connections import writing
@@ -22,6 +23,7 @@ from wire.cluster import ClusterJson
 from wire.events import DeviceJson, IncidentJson, LifeJson
 from wire.hints import HintJson
 from wire.verdicts import VerdictJson
+from wire.words import values
 
 from .conftest import NOW, QUIET, Clock
 from .test_events_route import record
@@ -34,8 +36,13 @@ CLUSTER = ClusterJson(now=NOW, heard_until=NOW - timedelta(seconds=20), nodes=3,
 def incident(ident: str, node: str | None = "gpu-001", life: LifeJson | None = None, **fields: Any) -> IncidentJson:
     """An Xid 79, a minute ago."""
     began = NOW - timedelta(minutes=1)
-    given = {"severity": "fatal", "action": "reboot_node", "meaning": GONE.partition(", ")[2]} | fields
-    device = DeviceJson(type="gpu", index=5)
+    given = {
+        "severity": "fatal",
+        "cause": "hardware",
+        "action": "reboot_node",
+        "meaning": GONE.partition(", ")[2],
+    } | fields
+    device = fields.get("device", DeviceJson(type="gpu", index=5))
     given |= {"start": began, "end": began, "kind": "xid", "code": 79, "device": device}
     return IncidentJson(id=ident, node=node, life=life, **given)
 
@@ -100,6 +107,20 @@ def test_the_queue_tells_node_device_age_run_and_action() -> None:
     assert "Acknowledged, with ann" in page
     assert "Wait for approval (1)" in page
     assert 'href="api/v1/print/incidents/a"' in page
+
+
+def test_a_fault_of_a_node_that_nobody_named_says_so() -> None:
+    """On the phone, on paper and in words: "reboot the node" alone names no node. A switch's port is of none."""
+    unnamed = "Which node is not known: the sender named none, send it with node=NAME."
+    page = text_of(PhoneFacts(CLUSTER, (), [incident("a", None)]))
+    assert "<b>node not named, GPU 5</b>" in page
+    assert unnamed in page
+    paper = "".join(incident_sections(IncidentFile(incident("a", None), NOW)))
+    assert f"Do: reboot the node (w{unnamed[1:-1]})." in paper
+    port = incident("p", None, device=DeviceJson(type="port", port=12))
+    for known in (incident("a"), port):
+        assert unnamed not in text_of(PhoneFacts(CLUSTER, (), [known]))
+        assert values.to_do(known) == "reboot the node"
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,15 @@ def test_a_proposed_hint_is_approved_once(url: str, engine: sa.Engine) -> None:
     assert entries[0]["actor"] not in ("policy", "")
 
 
+def test_an_approval_that_a_stop_holds_back_says_so(url: str) -> None:
+    """It is approved, and it is not sent."""
+    assert run("stop", "--reason", "test", "--db", url).exit_code == 0
+    said = (
+        "hint h1 of node gpu-001 (cordon) is approved, held back by the stop: `foreshock hints resume` lets it go on\n"
+    )
+    assert run("approve", "h1", "--db", url).output == said
+
+
 def test_what_cannot_be_done_is_said(url: str) -> None:
     """Exit 2 with the reason."""
     for arguments, words in (

@@ -103,7 +103,7 @@ def test_a_dry_run_tells_what_would_have_been_asked_and_whether_it_was_right(url
     assert told["by_action"] == {"cordon": 2}
     assert [(one["node"], one["action"], one["since"][11:16], one["held_back"]) for one in told["episodes"]] == [
         ("a", "cordon", "12:00", None),
-        ("b", "avoid", "13:00", "budget: 1 nodes are held already, 2 % of the nodes may be"),
+        ("b", "avoid", "13:00", "budget: 1 node is held already, 2 % of the nodes may be"),
         ("b", "cordon", "16:00", None),  # at the step after the release
     ]
     assert told["held_back"] == [{"limit": "budget", "count": 1, "example": told["episodes"][1]["held_back"]}]

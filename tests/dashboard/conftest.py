@@ -217,7 +217,8 @@ ATTEMPTS = {
         | {"length_s": 50_000.0, "state": "NODE_FAIL", "gpus": 16, "interruption": STOP}
         | {"parts": [["startup", 0.0, 600.0], ["checkpoint_save", 9_000.0, 41.0], ["lost_work", 46_000.0, 4_000.0]]},
         {"number": 2, "start": "2025-03-25T00:48:20Z", "end": None, "start_s": 52_900.0, "nodes": 2}
-        | {"length_s": 47_100.0, "state": "RUNNING", "gpus": 16, "interruption": None, "parts": []},
+        | {"length_s": 47_100.0, "state": "RUNNING", "gpus": 16, "interruption": None}
+        | {"parts": [["waiting", 50_000.0, 2_900.0]]},
     ],
 }
 COMPARED = {"as_was": 0.931, "changed": 0.931, "gain": 0.0, "low": 0.0, "high": 0.0}

@@ -222,6 +222,18 @@ def test_one_node_is_a_cluster(drawn: Opened, api: Any) -> None:
     assert len(shown.get("component_instance")) == 1
 
 
+def test_nodes_of_the_inventory_that_never_reported_are_named(drawn: Opened, api: Any) -> None:
+    """They are among no count: who reads "of 2 nodes" would take them for the whole cluster."""
+    assert "never reported" not in seen(drawn("cluster"))
+    api.answers["cluster"] |= {"never_heard": {"count": 2, "first": ["gpu003", "gpu004"]}}
+    said = "2 nodes of the inventory have never reported (gpu003, gpu004): no sidecar runs there, or it cannot reach"
+    assert said in seen(drawn("cluster"))
+    api.answers["cluster"] |= {"never_heard": {"count": 1, "first": ["gpu003"]}}
+    assert "1 node of the inventory has never reported (gpu003): no sidecar" in seen(drawn("cluster"))
+    api.answers["cluster"] |= {"never_heard": {"count": 30, "first": ["gpu003"]}}
+    assert "30 nodes of the inventory have never reported (gpu003, ...)" in seen(drawn("cluster"))
+
+
 def test_what_the_inventory_notes_of_a_node_stands_beside_it(drawn: Opened, api: Any) -> None:
     """Under the map, well or not, also where six others are worse; its markup stays text."""
     noted = {"note": "Real telemetry, CC-BY-4.0 ![x](http://x.example/x.png)"}

@@ -169,8 +169,8 @@ def test_rows_tell_the_money_of_their_hours_where_a_price_is_set() -> None:
     assert "money" not in frames.bucket_rows({"waiting": 900.0}, 900.0, 16)[0]
     stop = InterruptionJson(time=NOW, lost_s=3600.0)
     assert frames.interruption_rows([stop], NOW, 16, price)[0]["money"] == "EUR 40.00"
-    cost, money = {"held_gpu_h": 192.0}, (price.of(192.0), None)
-    assert hint_card.costs(cost, money) == "up to 192 GPU-hours of this node until it expires (EUR 480.00)"
+    cost = {"held_gpu_h": 192.0}
+    assert hint_card.costs(cost, None, price) == "up to 192 GPU-hours of this node until it expires (EUR 480.00)"
     verdict = VerdictJson(rank=1, probability=0.9, cause_class="gpu", name="n", since=NOW, jobs=["llm"],
                           gpu_hours_at_stake=40.0, money_at_stake=price.of(40.0))  # fmt: skip
     assert sayings.stake(verdict) == "40 (EUR 100.00)"

@@ -40,7 +40,7 @@ def test_the_way_down_adds_up() -> None:
         "Held by jobs",
         "Starting up",
         "Saving checkpoints",
-        "Work done twice",
+        "Work lost",
         "Counts",
     ]
     level = 0.0
@@ -152,3 +152,11 @@ def test_the_losses_of_each_day_are_stacked_by_cause() -> None:
     assert figure is not None
     assert (list(figure.data[0].y), figure.layout.yaxis.title.text) == ([2.0], "hours of the runs")
     assert cluster_charts.by_cause_and_day([(NOW, CausesJson(items=()))]) is None
+
+
+def test_a_number_that_is_not_known_is_a_dash(drawn: Opened, api: Any) -> None:
+    """Python's None stood in the column of GPU-hours."""
+    api.answers["runs/llm-70b/goodput"] |= {"gpus": None}
+    tables = drawn("goodput").dataframe
+    assert any(table.value.get("GPU-hours", table.value).isna().any().any() for table in tables if len(table.value))
+    assert {table.proto.placeholder for table in tables} == {"\N{EN DASH}"}

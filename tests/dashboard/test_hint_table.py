@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from drawn_page import Opened, failing, seen
 
-from dashboard.panels import hint_table
+from dashboard.panels import hint_card, hint_table
 from dashboard.panels.hint_table import HintFilter
 from dashboard.text import words
+from wire.cluster import ClusterJson
 from wire.events import DeviceJson, IncidentJson
 from wire.hints import HintJson, HintOutcomeJson, HoldJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
+AT = ClusterJson(now=NOW)
 
 
 def given_hints(api: Any, *changes: dict[str, Any]) -> None:
@@ -181,7 +183,7 @@ def test_text_of_others_is_text_in_the_table() -> None:
     evil = "a\u202eb\n?x=1&y"
     incident = IncidentJson(id="i", start=NOW, end=NOW, kind="xid", device=DeviceJson(type="gpu", pci=evil))
     hint = HintJson(id="h", node=evil, action=evil, state=evil, reason=evil, owner=evil, evidence={"incident": evil})
-    (row,) = hint_table.rows([hint], {evil: incident}, NOW)
+    (row,) = hint_table.rows([hint], {evil: incident}, AT)
     assert all("\u202e" not in str(value) and "\n" not in str(value) for value in row.values())
     assert row["evidence"] == "incidents?incident=a%E2%80%AEb%0A%3Fx%3D1%26y"
 
@@ -189,9 +191,17 @@ def test_text_of_others_is_text_in_the_table() -> None:
 def test_a_hint_of_a_link_has_it_for_its_device() -> None:
     """An incident goes before it; what is no link is none."""
     hint = HintJson(id="h", node="n", action="watch", state="shadow", evidence={"link": {"name": "leaf-03/12"}})
-    (row,) = hint_table.rows([hint], {}, NOW)
+    (row,) = hint_table.rows([hint], {}, AT)
     assert row["device"] == "link leaf-03/12"
-    (row,) = hint_table.rows(
-        [HintJson(id="h", node="n", action="watch", state="shadow", evidence={"link": 3})], {}, NOW
-    )
+    (row,) = hint_table.rows([HintJson(id="h", node="n", action="watch", state="shadow", evidence={"link": 3})], {}, AT)
     assert row["device"] == "\u2013"
+
+
+def test_a_request_that_a_budget_lowered_says_so() -> None:
+    """In the row and on the card: who reads "avoid" for a GPU that fell off the bus asks why."""
+    lowered = HintJson(id="h", node="n", action="avoid", state="sent", evidence={"held": "budget: 1 node is held"})
+    (row,) = hint_table.rows([lowered], {}, AT)
+    assert row["came"] == "lowered from a cordon"
+    assert any(line.startswith("**Lowered from a cordon:** budget") for line in hint_card.facts(lowered, NOW))
+    watch = HintJson(id="w", node="n", action="watch", state="sent", evidence={"held": "avoid budget: 8 nodes"})
+    assert hint_card.lowered(watch) == "lowered from an avoid"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from drawn_page import Opened, failing, seen
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from dashboard.panels import hint_card, hint_controls
@@ -14,6 +14,7 @@ from dashboard.text import words
 from dashboard.text import words as vocabulary
 from dashboard.views import hints as view
 from store.hints.holds import HOLD_STATES
+from wire.cluster import ClusterJson
 from wire.hints import HintJson, HoldJson
 from wire.policy import BudgetJson
 
@@ -71,7 +72,11 @@ def test_every_open_state_and_action_has_words() -> None:
         (["proposed"], "approve", ("warning", "1 hint waits for your approval.")),
         (["proposed", "proposed", "sent"], "approve", ("warning", "2 hints wait for your approval.")),
         (["shadow"], "shadow", ("info", "1 open hint; in shadow mode none is sent.")),
-        (["sent", "approved"], "act", ("info", "2 open hints, 2 with the scheduler; none waits for you.")),
+        (
+            ["sent", "approved"],
+            "act",
+            ("info", "2 open hints, 1 with the scheduler, 1 about to be sent; none waits for you."),
+        ),
         (["sent", "shadow"], "shadow", ("info", "2 open hints, 1 with the scheduler; in shadow mode none is sent.")),
         (["shadow"], None, ("info", "1 open hint; none waits for you.")),
     ],
@@ -80,7 +85,29 @@ def test_the_headline_says_whether_somebody_must_act(
     states: list[str], mode: str | None, says: tuple[str, str]
 ) -> None:
     """In the singular and the plural, in each mode."""
-    assert view.headline([hint(str(i), state) for i, state in enumerate(states)], mode) == says
+    cluster = ClusterJson(now=NOW, mode=mode)
+    assert view.headline([hint(str(i), state) for i, state in enumerate(states)], cluster) == says
+
+
+def test_what_a_stop_holds_back_is_not_said_to_be_with_the_scheduler(drawn: Opened, api: Any) -> None:
+    """Nor about to be sent: in the headline, the table, on the card and on the page Cluster; a release goes on."""
+    api.answers["cluster"] |= {"stop": "holds"}
+    given_hints(
+        api,
+        {"id": "s", "state": "confirmed"},
+        {"id": "a", "state": "approved"},
+        {"id": "r", "state": "approved", "action": "release"},
+    )
+    page = drawn("hints")
+    said = seen(page)
+    counted = "1 with the scheduler, 1 about to be sent, 1 held back by the stop"
+    assert f"3 open hints, {counted}; none waits for you." in said
+    assert ("approved, held back by the stop" in said, "approved, about to be sent" in said) == (True, True)
+    assert "held back by the stop" in list(page.dataframe[0].value["What became of it"])
+    api.answers["nodes"]["items"][0]["hint"] = {"id": "a", "action": "cordon", "state": "approved"}
+    said = seen(drawn("cluster"))
+    assert "**Stopped: no new hints are sent; releases continue.** Mode approve" in said
+    assert "hint: **cordon** (approved, held back by the stop)" in said
 
 
 def given_hints(api: Any, *changes: dict[str, Any]) -> None:
@@ -210,6 +237,7 @@ JSON = some.recursive(
 NAMES = some.sampled_from(["score", "horizon_h", "held", "incident", "reasons", "acted", "colour"]) | some.text()
 
 
+@example({"score": float("nan")})  # what is no number was rounded
 @given(some.dictionaries(NAMES, JSON, max_size=6))
 def test_whatever_the_evidence_is_it_has_words_and_no_markup(found: dict[str, Any]) -> None:
     """Each value on a line of its own, no link and no image in any."""
@@ -244,13 +272,24 @@ def test_a_card_tells_who_said_yes(drawn: Opened, api: Any) -> None:
             "up to 192 GPU-hours of this node until it expires; a failure stops llm and costs about 2,500 GPU-hours",
         ),
         ({"failure_gpu_h": 128.0}, "a failure under the largest job costs about 128 GPU-hours"),
+        (
+            {"held_gpu_h": 192.0, "failure_gpu_h": 112.0, "node_gpus": 8, "job_gpus": 448},
+            "up to 136 GPU-hours of this node until it expires; "
+            "a failure under the largest job that ran when that was reckoned (448 GPUs) costs about 112 GPU-hours",
+        ),
+        (
+            {"held_gpu_h": 192.0, "failure_gpu_h": 256.0, "node_gpus": 8, "job_gpus": 1024}
+            | {"assumed": ["node_gpus", "job_gpus"]},
+            "up to 136 GPU-hours of this node until it expires (8 GPUs assumed: how many it has is not known); "
+            "a failure under a job of 1,024 GPUs (assumed: none ran when that was reckoned) costs about 256 GPU-hours",
+        ),
         ({"held_gpu_h": None}, ""),
         ({"held_gpu_h": "many"}, ""),
     ],
 )
 def test_a_card_tells_what_it_costs_as_far_as_it_is_known(cost: dict[str, Any], says: str) -> None:
-    """And what not asking may cost."""
-    assert hint_card.costs(cost).replace("\\", "") == says
+    """And what not asking may cost; by the time that is left, and with what nobody knew and was assumed."""
+    assert hint_card.costs(cost, 17 * 3600.0).replace("\\", "") == says
 
 
 def test_a_card_tells_where_each_scheduler_is(drawn: Opened, api: Any) -> None:

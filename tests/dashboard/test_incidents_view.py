@@ -1,17 +1,23 @@
 """The Incidents page: whose a fault is, what people did, and the buttons that say more."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 import pytest
 from drawn_page import Opened, seen
 
 from dashboard.panels.page import Site
 from dashboard.panels.page import _printed as printed
+from dashboard.text import words
 from dashboard.views import incidents
 from wire.events import IncidentJson
+from wire.hints import HintJson
 from wire.message import decode
 
 from .conftest import INCIDENT, CannedApi
+
+NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 
 
 def shown(life: dict[str, Any] | None) -> dict[str, Any]:
@@ -120,3 +126,21 @@ def test_the_page_to_print_is_fetched_with_the_dashboards_own_power(api: CannedA
     assert b"Nothing at print/none." in printed(site, "print/none")
     api.answers["print/evil"] = (404, {"detail": "no incident <script src=//x></script>"})
     assert b"<script" not in printed(site, "print/evil")
+
+
+def test_a_hint_that_stood_before_the_fault_says_what_it_was_made_for(drawn: Opened, api: CannedApi) -> None:
+    """It seemed twenty hours older than its reason."""
+    base = api.answers["hints"]["items"][0]
+    start = {"new": "2025-03-29T03:00:00Z", "old": "2025-03-28T03:00:00Z"}
+    made = [("old", "i0"), ("old", "i1"), ("new", "i1"), ("new", "i2"), ("old", None)]
+    items = [
+        base | {"id": f"h{at}", "created": start[when], "evidence": {"incident": ident} if ident else {}}
+        for at, (when, ident) in enumerate(made)
+    ]
+    incident = IncidentJson(id="i1", start=NOW - timedelta(hours=1), end=NOW, kind="xid")
+    hints = [decode(HintJson, orjson.dumps(item)) for item in items]
+    assert [words.hint_ground(hint, incident) for hint in hints] == [
+        *("an earlier fault of the node", "this fault; it stood before, for another", "this fault"),
+        *("another fault of the node", "an earlier risk or order"),
+    ]
+    assert any("Asked for" in table.value.columns for table in drawn("incidents").dataframe)

@@ -29,7 +29,7 @@ LEDGER = LedgerJson(run="llm-70b", wall_s=100_000.0, buckets=BUCKETS, nodes=2, g
 def test_the_parts_of_the_bar_fill_it_exactly() -> None:
     """In the order of the words, without the empty ones."""
     figure = ledger_charts.wall_time(LEDGER)
-    assert [trace.name for trace in figure.data] == ["Useful training", "Waiting for nodes", "Work done twice"]
+    assert [trace.name for trace in figure.data] == ["Useful training", "Waiting for nodes", "Work lost"]
     assert sum(trace.x[0] for trace in figure.data) == pytest.approx(100.0)
     assert [trace.text[0] for trace in figure.data] == ["93.1 %", "", "4.0 %"]
 
@@ -52,7 +52,7 @@ def test_losses_are_in_gpu_hours_where_the_gpus_are_known() -> None:
     """The largest on top; useful work is no loss."""
     figure = ledger_charts.losses(LEDGER, 16)
     assert figure is not None
-    assert list(figure.data[0].y) == ["Waiting for nodes", "Work done twice"]
+    assert list(figure.data[0].y) == ["Waiting for nodes", "Work lost"]
     assert figure.data[0].x[1] == pytest.approx(4_000 / 3600 * 16)
     assert figure.layout.xaxis.title.text == "GPU-hours"
     alone = ledger_charts.losses(LEDGER, None)
@@ -83,7 +83,7 @@ def test_the_headline_gives_goodput_target_and_the_largest_loss() -> None:
     level, text = headline(LEDGER, 0.95)
     assert level == "warning"
     assert text.replace("\\", "") == (
-        "llm-70b did useful training in 93.1 % of 28 h; target 95 %. The largest loss: work done twice, 1.1 h."
+        "llm-70b did useful training in 93.1 % of 28 h; target 95 %. The largest loss: work lost, 1.1 h."
     )
     assert headline(LEDGER, 0.9)[0] == "success"
     assert headline(LEDGER, None)[0] == "success"

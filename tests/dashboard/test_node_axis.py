@@ -59,6 +59,27 @@ def test_what_began_before_is_cut_at_the_edge_and_a_gap_stays_a_gap() -> None:
     assert list(heat.y) == [71.0, 72.0, 73.0, None, 77.0, 78.0]
 
 
+def test_a_withheld_score_is_not_drawn() -> None:
+    """Of a node that has failed, until an outage has ended that; the line breaks there."""
+    fault = {"id": "i", "kind": "xid", "severity": "fatal", "cause": "hardware", "node": "gpu-017"}
+    hours = [f"2025-03-28T{hour:02}:00:00Z" for hour in range(10, 16)]
+    changes: dict[str, Any] = {
+        "scores": [{"time": time, "score_24h": 0.1, "score_7d": 0.2} for time in hours],
+        "incidents": [fault | {"start": "2025-03-28T11:30:00Z", "end": "2025-03-28T11:31:00Z"}],
+        "outages": [],
+    }
+
+    def drawn(**more: Any) -> list[float | None]:
+        figure = axis(past(**changes | more), NOW - timedelta(days=2), NOW)
+        assert figure is not None
+        return list(next(trace for trace in figure.data if "within 24 h" in (trace.hovertemplate or "")).y)
+
+    assert drawn() == [10.0, 10.0, None, None, None, None]
+    repaired = {"start": "2025-03-28T12:30:00Z", "end": "2025-03-28T13:30:00Z", "planned": False}
+    assert drawn(outages=[repaired]) == [10.0, 10.0, None, None, 10.0, 10.0]
+    assert "Risk, %" not in titles(axis(past(**changes | {"scores": changes["scores"][2:]}), NOW - WEEK, NOW))
+
+
 def test_what_is_not_there_has_no_empty_chart() -> None:
     """Nor has a node without any past."""
     nothing: dict[str, Any] = {name: [] for name in ("incidents", "outages", "hints", "telemetry", "scores")}

@@ -18,9 +18,9 @@ def test_the_page_says_what_to_do_before_it_says_why(drawn: Opened, api: Any) ->
     assert "1 node should go to repair. The worst: gpu-017, it fails 13 times as often as the fleet." in said
     step = said.index("**Do:** Exchange gpu 0000:0f:00.0: the same fault came back after a repair.")
     assert step < said.index("4 unplanned outages in 28 days")
-    assert "rack rack-01 · 99 % sure" in said
+    assert "rack rack-01 · 99 % sure that it is no bad luck" in said
     assert "gpu 0000:0f:00.0**, bad on 3 of the 4 days with a fault (PCI 0000:0f:00.0, UUID GPU-7)" in said
-    assert "up to 10 % of them may be here by bad luck alone" in said
+    assert "of the list as a whole up to 10 % may be bad luck; how sure each one is its card says" in said
 
 
 def test_repairs_say_whether_the_fault_came_back(drawn: Opened, api: Any) -> None:
@@ -52,7 +52,7 @@ def test_nodes_to_check_stand_with_what_that_finds(drawn: Opened, api: Any) -> N
     rows = shown.dataframe[1].value.to_numpy().tolist()
     assert rows == [
         ["gpu-018", "31 %", "3 row remappings in 24 h; 1 NVLink error in 24 h", "llm-70b", "256", "62"],
-        ["gpu-019", "2 %", "nothing stands out", "\N{EN DASH}", "256", "not worth it"],
+        ["gpu-019", "2 %", "nothing stands out", "\N{EN DASH}", "256", "nothing, by its score"],
     ]
     assert shown.dataframe[2].value.to_numpy().tolist()[0] == ["row remapping", 12, 7, "12 h"]
     api.answers["riskiest"] = api.answers["riskiest"] | {"record": None, "leads": []}

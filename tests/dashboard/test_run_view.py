@@ -33,6 +33,7 @@ def test_the_run_page_says_how_it_stands_and_shows_each_attempt(drawn: Opened) -
     assert list(table.value["Stopped by"]) == ["–", "GPU 3 of gpu-017 (hardware)"]
     assert list(table.value["Start-up"]) == ["0 s", "10 min"]
     assert list(table.value["Lost work"]) == ["0 s", "1.1 h"]
+    assert list(table.value["Waited"]) == ["48 min", "0 s"]
 
 
 @pytest.mark.parametrize(
@@ -102,10 +103,12 @@ def test_bars_of_the_axis_lie_where_the_parts_are() -> None:
     told = read(AttemptsJson, ATTEMPTS)
     figure = gantt(told, ["GPU 3 of <b>gpu-017</b>", ""])
     assert [trace.name for trace in figure.data] == [
-        *("Useful training", "Saving checkpoints", "Starting up", "Work done twice", "Stopped"),
+        *("Useful training", "Saving checkpoints", "Starting up", "Waiting for nodes", "Work lost", "Stopped"),
     ]
     assert figure.data[1].base[0].isoformat() == "2025-03-19T02:30:00+00:00"
     assert figure.data[1].x == (41_000.0,)
     assert list(figure.data[-1].text) == [" GPU 3 of &lt;b&gt;gpu-017&lt;/b&gt;"]
+    # Plotly widens a bar of an opaque colour to a whole pixel: a thousand saves of a minute hid 40 days of training.
+    assert all(len(bar.marker.color) == 9 and bar.marker.color[7:].lower() < "ff" for bar in figure.data[:-1])
     undated = gantt(read(AttemptsJson, ATTEMPTS | {"start": None}), ["", ""])
     assert (undated.data[1].base, undated.data[1].x) == ((2.5,), (41 / 3600,))

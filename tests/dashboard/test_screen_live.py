@@ -141,7 +141,7 @@ def test_how_many_gpu_hours_links_took_last_week(visitor: Visitor) -> None:
 def test_what_a_run_lost_and_to_what(visitor: Visitor) -> None:
     """From the sentence of the first page to the run's ledger."""
     visitor.press("What it lost")
-    visitor.sees("llm-70b did useful training in", "Where the time went", "Interruptions", "Work done twice", "GPU 5")
+    visitor.sees("llm-70b did useful training in", "Where the time went", "Interruptions", "Work lost", "GPU 5")
 
 
 def test_what_another_run_lost(visitor: Visitor) -> None:

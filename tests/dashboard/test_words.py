@@ -27,6 +27,9 @@ NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
         (5.25 * 3600, "5.2 h"),
         (30 * 3600, "30 h"),
         (10.86 * 86_400, "10.9 d"),
+        (99.94 * 86_400, "99.9 d"),
+        (99.96 * 86_400, "100 d"),
+        (617.3 * 86_400, "617 d"),
     ],
 )
 def test_durations_are_said_in_the_unit_that_a_person_would_choose(seconds: float | None, said: str) -> None:

@@ -88,7 +88,7 @@ def test_what_a_hold_s_budget_refuses_is_avoided_while_there_is_room() -> None:
     found = asked([sick(one) for one in nodes(200)][:5] + nodes(200)[5:], policy)
     assert {action: len(named) for action, named in actions(found).items()} == {"cordon": 1, "avoid": 2, "watch": 2}
     assert {made.evidence.held for made, _ in found.changed if made.action == "watch"} == {
-        "budget: 1 nodes are held already, 1 may be"
+        "budget: 1 node is held already, 1 may be"
     }
 
 

@@ -76,7 +76,7 @@ def test_holding_hints_count_whatever_their_state_and_lighter_ones_do_not() -> N
 def test_a_held_node_that_is_no_longer_known_still_costs() -> None:
     """It is out there, cordoned; only its rack is unknown."""
     left = budget(nodes(3), [hint("gone")], nodes=1)
-    assert "1 nodes are held already" in str(left.refuse(nodes(3)[0]))
+    assert "1 node is held already" in str(left.refuse(nodes(3)[0]))
 
 
 def test_the_hour_counts_what_was_withdrawn_too() -> None:
@@ -127,7 +127,7 @@ def test_enough_idle_nodes_must_be_left_after_a_hold() -> None:
     for one in facts[:2]:
         assert left.refuse(one) is None
         left.charge(one)
-    assert "1 nodes are known to be idle, 1 must stay so" in str(left.refuse(facts[2]))
+    assert "1 node is known to be idle, 1 must stay so" in str(left.refuse(facts[2]))
     assert left.refuse(replace(facts[2], fault=fault("n002"))) is None  # it is no spare anyway
 
 
@@ -136,7 +136,7 @@ def test_a_busy_node_takes_a_spare_for_its_job() -> None:
     facts = idle(False, False, True, True)
     assert budget(facts, [], keep_spares=1).refuse(facts[0]) is None
     assert "must stay so" in str(budget(facts, [], keep_spares=2).refuse(facts[0]))
-    assert "1 nodes are known to be idle" in str(budget(facts, [hint("n001")], keep_spares=1).refuse(facts[0]))
+    assert "1 node is known to be idle" in str(budget(facts, [hint("n001")], keep_spares=1).refuse(facts[0]))
 
 
 @pytest.mark.parametrize(

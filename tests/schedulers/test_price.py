@@ -26,10 +26,20 @@ def test_a_node_is_paid_for_until_its_hint_ends(action: HintAction, held: float)
 def test_a_failure_costs_the_job_that_runs_there_a_quarter_of_an_hour() -> None:
     """Else the largest that runs; else one of the usual size."""
     largest = Inputs(NOW, (), largest_job_gpus=10_000)
-    assert price_of(NodeFacts("a", job=JOB), "cordon", largest, POLICY) == HintCost(192.0, 128.0, "llm-70b")
+    assert price_of(NodeFacts("a", job=JOB), "cordon", largest, POLICY) == HintCost(
+        192.0, 128.0, "llm-70b", 8, 512, ("node_gpus",)
+    )
     found = price_of(NodeFacts("a"), "cordon", largest, POLICY)
     assert (found.failure_gpu_h, found.run) == (2500.0, None)
     assert price_of(NodeFacts("a"), "cordon", Inputs(NOW, ()), POLICY).failure_gpu_h == 256.0
+
+
+def test_what_nobody_knew_is_named_as_assumed() -> None:
+    """The GPUs of a node that no source tells, the size of a job where none runs."""
+    largest = Inputs(NOW, (), largest_job_gpus=448)
+    assert price_of(NodeFacts("a", gpus=4), "cordon", largest, POLICY).assumed == ()
+    found = price_of(NodeFacts("a"), "cordon", Inputs(NOW, ()), POLICY)
+    assert (found.node_gpus, found.job_gpus, found.assumed) == (8, 1024, ("node_gpus", "job_gpus"))
 
 
 def test_each_hint_that_costs_something_tells_it() -> None:

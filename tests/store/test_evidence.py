@@ -27,8 +27,21 @@ RISK = {"score": 0.31, "horizon_h": 24, "reasons": ["3 row remaps"]}
 WRITTEN: list[tuple[dict[str, Any], Evidence]] = [
     ({}, Evidence()),
     (
-        {**RISK, "incident": "i-1", "cost": {"held_gpu_h": 192.0, "failure_gpu_h": 128.0, "run": None}, "acted": AT},
-        Evidence(0.31, 24, ("3 row remaps",), incident="i-1", cost=HintCost(192.0, 128.0), acted=NOON),
+        {
+            **RISK,
+            "incident": "i-1",
+            "cost": {"held_gpu_h": 192.0, "failure_gpu_h": 128.0, "run": None}
+            | {"node_gpus": 8, "job_gpus": 512, "assumed": ["job_gpus"]},
+            "acted": AT,
+        },
+        Evidence(
+            0.31,
+            24,
+            ("3 row remaps",),
+            incident="i-1",
+            cost=HintCost(192.0, 128.0, None, 8, 512, ("job_gpus",)),
+            acted=NOON,
+        ),
     ),
     (
         {
@@ -81,6 +94,12 @@ JSON = st.recursive(
     max_leaves=5,
 )
 KEYS = st.sampled_from(sorted(Evidence.__dataclass_fields__))
+
+
+def test_a_cost_of_before_says_nothing_of_what_it_was_reckoned_with() -> None:
+    """It is read all the same."""
+    former = evidence_of({"cost": {"held_gpu_h": 192.0, "failure_gpu_h": 128.0, "run": None}})
+    assert former.cost == HintCost(192.0, 128.0)
 
 
 @pytest.mark.parametrize(("written", "record"), WRITTEN)

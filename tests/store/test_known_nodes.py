@@ -5,8 +5,19 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from store.database.connections import writing
-from store.database.known_nodes import OPERATOR, TOKEN, counts, is_given, knowers, replace_known
+from store.database.known_nodes import (
+    OPERATOR,
+    TOKEN,
+    append_named,
+    counts,
+    is_given,
+    knowers,
+    never_heard,
+    replace_known,
+)
+from store.events.append import append_events
 from store.nodes.tokens import TokenOrder, enrol, issue, revoke
+from store.records.event import Event
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -31,3 +42,13 @@ def test_beside_an_inventory_a_node_counts_while_it_has_a_token(any_engine: sa.E
         assert knowers(connection, ["gpu-9", "gpu-1", "gpu-2"]) == {"gpu-9": OPERATOR, "gpu-1": TOKEN}
         revoke(connection, "gpu-1", NOW, "alice")
         assert not counts(connection, "gpu-1")
+
+
+def test_nodes_of_the_inventory_that_never_reported_are_told(any_engine: sa.Engine) -> None:
+    """Each once, whoever names it; a row of `nodes` that nobody was heard for is no report."""
+    with writing(any_engine).begin() as connection:
+        replace_known(connection, "scheduler:slurm", ["gpu-1", "gpu-2", "gpu-3"])
+        replace_known(connection, OPERATOR, ["gpu-3"])
+        append_named(connection, ["gpu-3"])
+        append_events(connection, [Event(NOW, "gpu-1", "kernel", "note")], NOW)
+        assert never_heard(connection) == ["gpu-2", "gpu-3"]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from store.visible_text import visible
 from wire.cluster import ClusterJson
 from wire.events import DeviceJson, EventJson, IncidentJson
+from wire.hints import HintJson
 
 # Worst first: the order of every list of nodes. The words follow a count.
 STATES = {
@@ -33,6 +34,7 @@ ACTIONS = {
     "replace_part": "replace the part",
     "contact_support": "call the vendor",
 }
+NAMELESS = "which node is not known: the sender named none, send it with node=NAME"
 DEVICES = {
     "gpu": "GPU",
     "nvswitch": "NVSwitch",
@@ -55,6 +57,12 @@ HINT_STATES = {
     "withdrawn": "taken back",
     "expired": "its time is over",
     "released": "the node is well again",
+}
+HELD_BACK = "approved, held back by the stop"
+# What keeps hints back, by the strongest word of `GET /stop`.
+STOPS = {
+    "holds": "Stopped: no new hints are sent; releases continue.",
+    "all": "Stopped: nothing is sent, not even releases.",
 }
 # What people made of an incident or a verdict, and what they did to it.
 LIVES = {
@@ -128,13 +136,13 @@ _YEAR_S = 365.25 * 86_400
 
 
 def duration(seconds: float | None) -> str:
-    """40 s, 3 min, 5.2 h, 10.9 d, 6.4 years: the unit that a person would choose."""
+    """40 s, 3 min, 5.2 h, 10.9 d, 617 d, 6.4 years: the unit that a person would choose."""
     if seconds is None:
         return DASH
     if seconds >= 2 * _YEAR_S:
         return f"{seconds / _YEAR_S:,.1f} years"
     if seconds >= 2 * 86_400:
-        return f"{seconds / 86_400:,.1f} d"
+        return f"{seconds / 86_400:,.1f} d" if seconds < 99.95 * 86_400 else f"{seconds / 86_400:,.0f} d"
     if seconds >= 3_570:  # what would read as 60 min
         return f"{seconds / 3600:.1f} h" if seconds < 10 * 3600 else f"{seconds / 3600:.0f} h"
     return f"{seconds / 60:.0f} min" if seconds >= 59.5 else f"{seconds:.0f} s"
@@ -147,7 +155,7 @@ def share(value: float | None, digits: int = 1) -> str:
 
 def risk(value: float | None) -> str:
     """A probability as people say it: "< 0.1 %", "0.4 %", "4 %", "63 %", "> 99 %"; nothing is certain."""
-    if value is None:
+    if value is None or value != value:  # what is no number is not known
         return DASH
     if value < 0.001:
         return "< 0.1 %"
@@ -225,9 +233,45 @@ def event_text(fault: EventJson | IncidentJson) -> str:
     return f"{what(fault)}: {message}"
 
 
+def is_held_back(state: str, action: str, stop: str) -> bool:
+    """Whether a hint is approved and not sent, because a stop keeps it back: `holds` lets releases go."""
+    return state == "approved" and (stop == "all" or (stop != "none" and action != "release"))
+
+
+def hint_state(state: str, action: str, stop: str) -> str:
+    """A hint's state in words, with what a stop makes of it."""
+    return HELD_BACK if is_held_back(state, action, stop) else HINT_STATES.get(state) or state.replace("_", " ")
+
+
 def action(name: str) -> str:
     """What to do, in words."""
     return ACTIONS.get(name, name.replace("_", " "))
+
+
+def is_nameless(incident: IncidentJson) -> bool:
+    """Whether a fault is one of a node that its sender did not name; switches, ports and programs are of none."""
+    is_of_node = incident.cause in ("hardware", "driver", "host") and incident.device.type not in ("switch", "port")
+    return incident.node is None and is_of_node
+
+
+def place(incident: IncidentJson) -> str:
+    """The node of a fault, or that nobody named it; empty for a fault of no node."""
+    return incident.node or ("node not named" if is_nameless(incident) else "")
+
+
+def to_do(incident: IncidentJson) -> str:
+    """What to do about a fault, in words; where nobody named its node, that too."""
+    told = action(incident.action)
+    return f"{told} ({NAMELESS})" if is_nameless(incident) else told
+
+
+def hint_ground(hint: HintJson, incident: IncidentJson) -> str:
+    """What a hint was made for, as seen from a fault of its node: this fault, an earlier one, another, or the risk."""
+    before = hint.created is not None and hint.created < incident.start
+    if hint.evidence.get("incident") == incident.id:
+        return "this fault; it stood before, for another" if before else "this fault"
+    ground = "fault of the node" if hint.evidence.get("incident") else "risk or order"
+    return f"an earlier {ground}" if before else f"another {ground}"
 
 
 def state(name: str) -> str:

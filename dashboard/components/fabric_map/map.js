@@ -207,9 +207,10 @@ function words() {
   });
   $("legend").replaceChildren(...legend);
   const by = { leaf: "leaf", rack: "rack (no topology is known)", name: "order of names (no leaf and no rack is known)" }[map.blocks_by];
-  const bad = map.links.length ? map.links.length + " links erred within 24 h: dashed" : "no link erred within 24 h";
-  $("says").textContent = map.node.length.toLocaleString("en") + " nodes in " + map.blocks.length.toLocaleString("en")
-    + " blocks by " + by + (unit() < 9 ? ", each by its worst node: click one to see its nodes" : "") + "; " + bad + ".";
+  const many = (count, one) => count.toLocaleString("en") + " " + one + (count === 1 ? "" : "s");
+  const bad = map.links.length ? many(map.links.length, "link") + " erred within 24 h: dashed" : "no link erred within 24 h";
+  $("says").textContent = many(map.node.length, "node") + " in " + many(map.blocks.length, "block") + " by " + by
+    + (unit() < 9 ? ", each by its worst node: click one to see its nodes" : "") + "; " + bad + ".";
   for (const button of $("overlays").children) {
     button.setAttribute("aria-checked", String(button.value === overlay)); button.tabIndex = button.value === overlay ? 0 : -1;
   }
