@@ -1,0 +1,87 @@
+"""A token that may say a word about some nodes, or for one scheduler, says nothing for others."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from api.server.settings import Token, expand_scopes
+from diagnosis.incidents.incidents_table import update_incidents
+from store.database.connections import writing
+from store.events.append import append_events
+from store.hints.hint_log import save_hint
+from store.hints.holds import SchedulerHold, holds_of, save_holds
+from store.nodes.tokens import digest_of
+from store.records.event import Device, Event
+from store.records.hint import Evidence, Hint
+from store.records.hostlist import NodePattern
+from store.records.verdict import Verdict
+from store.verdicts.verdict_log import VerdictChange, save_changes
+
+from .token_site import NOW, bearer, made_client
+
+TOKENS = (
+    Token("one", digest_of("one"), expand_scopes(["read", "act:approve"]), NodePattern.of("gpu-001")),
+    Token("tester", digest_of("tester"), expand_scopes(["report"])),
+    Token("reader", digest_of("reader"), expand_scopes(["read"])),
+)
+
+
+@pytest.fixture
+def client(engine: sa.Engine) -> Iterator[TestClient]:
+    """A server that knows these tokens."""
+    with made_client(engine, TOKENS) as client:
+        yield client
+
+
+@pytest.mark.parametrize("step", ["ack", "silence", "close"])
+def test_a_step_on_a_verdict_is_none_on_incidents_of_other_nodes(
+    client: TestClient, engine: sa.Engine, step: str
+) -> None:
+    """The verdict is of the token's own node, and names an incident of another's: that stays as open as it was."""
+    events = [
+        Event(NOW, node, "kernel", "xid", 79, "fatal", "hardware", device=Device("gpu"), id=node)
+        for node in ("gpu-001", "gpu-002")
+    ]
+    rest: dict[str, Any] = {"node": "gpu-001", "nodes": ("gpu-001",), "incidents": ("gpu-001", "gpu-002"), "id": "v1"}
+    cause = Verdict("node", "gpu-001", 0.9, "hardware", "drain_node", NOW, "why", **rest)
+    with writing(engine).begin() as connection:
+        update_incidents(connection, append_events(connection, events, NOW).new)
+        save_changes(connection, [VerdictChange(cause, "opened")], NOW)
+    assert client.post(f"/api/v1/verdicts/v1/{step}", headers=bearer("one")).status_code == 200
+    threads = {
+        node: client.get(f"/api/v1/incidents/{node}", headers=bearer("reader")).json()["thread"]
+        for node in ("gpu-001", "gpu-002")
+    }
+    assert {node: len(thread) for node, thread in threads.items()} == {"gpu-001": 1, "gpu-002": 0}
+
+
+def put(engine: sa.Engine, *schedulers: str) -> None:
+    """A hold that stands, which these schedulers have taken."""
+    hint = Hint("h1", "gpu-001", "cordon", "confirmed", "x", "foreshock", NOW, NOW + timedelta(days=1), Evidence())
+    with writing(engine).begin() as connection:
+        save_hint(connection, hint, NOW, {})
+        save_holds(
+            connection, [SchedulerHold("h1", name, "gpu-001", "cordon", "confirmed", 1, NOW) for name in schedulers]
+        )
+
+
+@pytest.mark.parametrize("words", [["released"], ["taken", "released"]])
+@pytest.mark.parametrize("holder", ["slurm", "pull:volcano"])
+def test_no_word_for_another_scheduler_releases_what_one_holds(
+    client: TestClient, engine: sa.Engine, words: list[str], holder: str
+) -> None:
+    """A test system has the scope of schedulers that pull: with the name of none, it takes no hold off."""
+    put(engine, holder)
+    body = {"scheduler": "mine", "detail": "bob resumed it"}
+    answers = [
+        client.post("/api/v1/hints/h1/ack", json=body | {"result": word}, headers=bearer("tester")) for word in words
+    ]
+    assert answers[-1].status_code == 409
+    with engine.connect() as connection:
+        (held,) = (one for one in holds_of(connection, ["h1"])["h1"] if one.scheduler == holder)
+    hint = client.get("/api/v1/hints", headers=bearer("reader")).json()["items"][0]
+    assert (held.state, hint["state"]) == ("confirmed", "confirmed")
