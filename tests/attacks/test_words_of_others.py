@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from api.server.settings import Token, expand_scopes
 from diagnosis.incidents.incidents_table import update_incidents
 from store.database.connections import writing
+from store.database.retention import RetentionPeriods, prune
 from store.events.append import append_events
 from store.hints.hint_log import save_hint
 from store.hints.holds import SchedulerHold, holds_of, save_holds
@@ -85,3 +86,19 @@ def test_no_word_for_another_scheduler_releases_what_one_holds(
         (held,) = (one for one in holds_of(connection, ["h1"])["h1"] if one.scheduler == holder)
     hint = client.get("/api/v1/hints", headers=bearer("reader")).json()["items"][0]
     assert (held.state, hint["state"]) == ("confirmed", "confirmed")
+
+
+def test_a_node_s_old_incident_takes_no_verdict_s_thread_along_when_it_goes(
+    client: TestClient, engine: sa.Engine
+) -> None:
+    """It bears the verdict's id, which its sender chose: what a person said of the verdict stays, silence and all."""
+    old = Event(NOW - timedelta(days=100), "gpu-002", "kernel", "xid", 79, "fatal", "hardware", id="v1")
+    rest: dict[str, Any] = {"node": "gpu-001", "nodes": ("gpu-001",), "id": "v1"}
+    cause = Verdict("node", "gpu-001", 0.9, "hardware", "drain_node", NOW, "why", **rest)
+    with writing(engine).begin() as connection:
+        update_incidents(connection, append_events(connection, [old], NOW).new)
+        save_changes(connection, [VerdictChange(cause, "opened")], NOW)
+    assert client.post("/api/v1/verdicts/v1/silence", headers=bearer("one")).status_code == 200
+    assert prune(engine, RetentionPeriods(incidents_days=91).before(NOW)) == {"incidents": 1}
+    found = client.get("/api/v1/verdicts/v1", headers=bearer("reader")).json()
+    assert (len(found["thread"]), found["life"]["silenced_until"] is None) == (1, False)
