@@ -8,21 +8,24 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from api.server.settings import Token, expand_scopes
+from api.app import create_app
+from api.server.settings import ApiSettings, Token, expand_scopes
 from diagnosis.incidents.incidents_table import update_incidents
+from schedulers.policy.settings import CheckSettings
 from store.database.connections import writing
 from store.database.retention import RetentionPeriods, prune
-from store.events.append import append_events
+from store.events.append import append_events, append_nodes
 from store.hints.hint_log import save_hint
 from store.hints.holds import SchedulerHold, holds_of, save_holds
 from store.nodes.tokens import digest_of
 from store.records.event import Device, Event
 from store.records.hint import Evidence, Hint
 from store.records.hostlist import NodePattern
+from store.records.node import Node
 from store.records.verdict import Verdict
 from store.verdicts.verdict_log import VerdictChange, save_changes
 
-from .token_site import NOW, bearer, made_client
+from .token_site import NOW, QUIET, bearer, made_client
 
 TOKENS = (
     Token("one", digest_of("one"), expand_scopes(["read", "act:approve"]), NodePattern.of("gpu-001")),
@@ -102,3 +105,21 @@ def test_a_node_s_old_incident_takes_no_verdict_s_thread_along_when_it_goes(
     assert prune(engine, RetentionPeriods(incidents_days=91).before(NOW)) == {"incidents": 1}
     found = client.get("/api/v1/verdicts/v1", headers=bearer("reader")).json()
     assert (len(found["thread"]), found["life"]["silenced_until"] is None) == (1, False)
+
+
+def test_a_check_of_a_suspect_takes_no_peer_of_another_s(engine: sa.Engine) -> None:
+    """A test of two nodes runs the site's command on both: the second is one that the token speaks for, too."""
+    checks = CheckSettings(pair="true {node} {peer}")
+    token = Token("pair", digest_of("pair"), expand_scopes(["act:approve"]), NodePattern.of("gpu-[001,003]"))
+    rest: dict[str, Any] = {"node": "gpu-001", "nodes": ("gpu-001",)}
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(f"gpu-00{n}", "r1", "leaf-1") for n in (1, 2, 3)])
+        for ident in ("v1", "v2"):
+            cause = Verdict("node", "gpu-001", 0.9, "hardware", "drain_node", NOW, "why", id=ident, **rest)
+            save_changes(connection, [VerdictChange(cause, "opened")], NOW)
+    app = create_app(ApiSettings(tokens=(*TOKENS, token), intervals=QUIET, checks=checks), engine, lambda: NOW)
+    with TestClient(app) as client:
+        begun = client.post("/api/v1/verdicts/v1/check", headers=bearer("pair")).json()["begun"]
+        alone = client.post("/api/v1/verdicts/v2/check", headers=bearer("one")).json()
+    assert [one["peer"] for one in begun] == ["gpu-003"]
+    assert (alone["begun"], len(alone["left_out"])) == ([], 1)
