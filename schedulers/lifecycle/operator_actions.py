@@ -78,6 +78,10 @@ _TAKEN: tuple[HoldState, ...] = ("asked", "confirmed")
 _BEYOND: dict[Word, tuple[HoldState, ...]] = {"taken": ("confirmed",), "released": ("undone",)}
 
 
+# Of one hint: whoever may report names any scheduler, and every turn of the policy reads them.
+MOST_HOLDS = 64
+
+
 def acknowledge(connection: sa.Connection, ident: str, words: tuple[Word, str, str], now: datetime, who: str) -> Hint:
     """Write down what a scheduler says: the word, its name, a detail. Saying it again changes nothing.
 
@@ -106,6 +110,10 @@ def acknowledge(connection: sa.Connection, ident: str, words: tuple[Word, str, s
         return hint
     if state == "undone":
         _check_undoing(hint, scheduler, before, holds)
+    if before is None and len(holds) >= MOST_HOLDS:
+        raise RequestRefusedError(
+            f"hint {ident} has {MOST_HOLDS} schedulers already: {scheduler!r} is none", known=True
+        )
     moved = _move(connection, hint, word, now, name)
     row = SchedulerHold(
         *(ident, name, hint.node, action, state, 0, now),

@@ -15,8 +15,9 @@ from schedulers.policy.settings import CheckSettings
 from store.database.connections import writing
 from store.database.retention import RetentionPeriods, prune
 from store.events.append import append_events, append_nodes
-from store.hints.hint_log import save_hint
+from store.hints.hint_log import read_hint, save_hint
 from store.hints.holds import SchedulerHold, holds_of, save_holds
+from store.hints.validations import report_validation
 from store.nodes.tokens import digest_of
 from store.records.event import Device, Event
 from store.records.hint import Evidence, Hint
@@ -123,3 +124,31 @@ def test_a_check_of_a_suspect_takes_no_peer_of_another_s(engine: sa.Engine) -> N
         alone = client.post("/api/v1/verdicts/v2/check", headers=bearer("one")).json()
     assert [one["peer"] for one in begun] == ["gpu-003"]
     assert (alone["begun"], len(alone["left_out"])) == ([], 1)
+
+
+def test_reports_without_end_are_a_hundred_of_each_reporter(client: TestClient, engine: sa.Engine) -> None:
+    """Every turn of the policy reads them: 50,000 took it seconds. The newest stay, and those of others."""
+    put(engine, "slurm")
+    path = "/api/v1/hints/h1/validation"
+    with writing(engine).begin() as connection:
+        hint = read_hint(connection, "h1")
+        assert hint is not None
+        report_validation(connection, hint, "ci", NOW, (False, "12 GB/s"))
+        for number in range(300):
+            report_validation(connection, hint, "tester", NOW, (True, f"{number}"))
+    assert client.post(path, json={"passed": True, "detail": "last"}, headers=bearer("tester")).status_code == 200
+    found = [(one["command"], one["output"]) for one in client.get(path, headers=bearer("reader")).json()["items"]]
+    assert found[0] == ("reported by ci", "12 GB/s")
+    assert [output for _by, output in found[1:]] == [*map(str, range(201, 300)), "last"]
+
+
+def test_a_hint_has_no_schedulers_without_end(client: TestClient, engine: sa.Engine) -> None:
+    """Each name is a row that every turn reads; one that has taken the hint goes on saying what it does."""
+    put(engine, "pull:volcano")
+
+    def ack(name: str) -> int:
+        body = {"scheduler": name, "result": "taken"}
+        return client.post("/api/v1/hints/h1/ack", json=body, headers=bearer("tester")).status_code
+
+    assert [ack(f"mine-{number}") for number in range(70)] == [200] * 63 + [409] * 7
+    assert (ack("volcano"), ack("mine-1")) == (200, 200)
