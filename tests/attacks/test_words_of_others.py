@@ -152,3 +152,17 @@ def test_a_hint_has_no_schedulers_without_end(client: TestClient, engine: sa.Eng
 
     assert [ack(f"mine-{number}") for number in range(70)] == [200] * 63 + [409] * 7
     assert (ack("volcano"), ack("mine-1")) == (200, 200)
+
+
+@pytest.mark.parametrize("node", ["gpu-005", "gpu-fleet"])
+def test_a_join_token_gives_no_node_a_second_token_and_no_token_another_s_name(engine: sa.Engine, node: str) -> None:
+    """Those of the configuration count as well: by its name a token is known in the audit, and has its rate."""
+    tokens = (
+        Token("five", digest_of("five"), expand_scopes(["ingest"]), NodePattern.of("gpu-005")),
+        Token("gpu-fleet", digest_of("fleet"), expand_scopes(["ingest:fleet"])),
+        Token("join", digest_of("join"), expand_scopes(["join"]), NodePattern.of("gpu-*")),
+    )
+    with made_client(engine, tokens) as client:
+        answer = client.post("/api/v1/enroll", json={"node": node}, headers=bearer("join"))
+        assert (answer.status_code, "of the configuration" in answer.json()["detail"]) == (409, True)
+        assert client.post("/api/v1/enroll", json={"node": "gpu-006"}, headers=bearer("join")).status_code == 200
