@@ -37,8 +37,8 @@ def seen(app: AppTest) -> str:
 def raw(app: AppTest) -> str:
     """The same with Markdown's escapes: what the browser is handed."""
     parts = [*app.markdown, *app.caption, *app.error, *app.warning, *app.info, *app.success, *app.subheader]
-    helps = [str(metric.proto.help) for metric in app.metric]
-    return "\n".join([*(str(part.value) for part in parts), *helps])
+    told = [str(text) for metric in app.metric for text in (metric.proto.help, metric.value)]
+    return "\n".join([*(str(part.value) for part in parts), *told])
 
 
 def failing(app: AppTest) -> list[str]:

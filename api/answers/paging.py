@@ -16,6 +16,7 @@ from store.records.event import RecordError, parse_time
 from store.tables.pages import moment_of
 
 MAX_LIMIT = 1000
+_MOST_SEQ = 2**31 - 1  # what a list is numbered to; PostgreSQL compares its column with nothing beyond
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -58,7 +59,7 @@ def decode_seq(cursor: str | None) -> int | None:
     if cursor is None:
         return None
     text = decode(cursor).id
-    if not (text.isascii() and text.isdigit() and len(text) < 18):
+    if not (text.isascii() and text.isdigit() and len(text) < 18 and int(text) <= _MOST_SEQ):
         raise Problem(422, "the cursor is not one of this list's: start again without one")
     return int(text)
 

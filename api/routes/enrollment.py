@@ -11,7 +11,7 @@ from api.edge.auth import Joiner
 from api.edge.body import described, json_of
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
-from api.server.state import Server
+from api.server.state import Server, State
 from store.database.connections import transact
 from store.nodes.tokens import TokenRefusedError, enrol
 from store.records.event import RecordError
@@ -40,6 +40,7 @@ def enroll(caller: Joiner, server: Server, wanted: Wanted, _slot: Slot) -> Respo
         server.metrics.denied.labels("enroll", "node").inc()
         detail = f"join token {caller.name!r} is not for node {node[:80]!r}, but for {caller.nodes.text!r}"
         raise Problem(403, detail)
+    _check_configured(server, node)
     stored = caller.digest if caller.digest is not None and server.tokens.is_issued(caller.digest) else None
     try:
         # SQLAlchemy's connection is the only argument that is not known here.
@@ -49,3 +50,15 @@ def enroll(caller: Joiner, server: Server, wanted: Wanted, _slot: Slot) -> Respo
         raise Problem(409, str(error)) from error
     server.tokens.take(token)
     return reply({"name": token.name, "node": token.node, "scopes": token.scopes, "token": secret})
+
+
+def _check_configured(server: State, node: str) -> None:
+    """Refuse a node that the configuration gives a token, and a name that one of its tokens has in the audit.
+
+    Raises:
+        Problem: 409.
+    """
+    for token in server.settings.tokens:
+        if token.name == node or ("ingest" in token.scopes and token.nodes.only == node):
+            detail = f"node {node!r} has a token already, {token.name!r} of the configuration: it may have no other"
+            raise Problem(409, detail)

@@ -49,7 +49,9 @@ class PlacementFormat(BaseModel):
 class PlacementQuery(PlacementFormat):
     """The question in an address."""
 
-    nodes: str | None = Field(default=None, min_length=1, max_length=_MOST_TEXT, examples=["gpu-[001-064]"])
+    nodes: str | None = Field(
+        default=None, min_length=1, max_length=_MOST_TEXT, pattern=r"^[^\x00]*$", examples=["gpu-[001-064]"]
+    )
     count: int | None = Field(default=None, ge=1, le=MOST_NODES)
     gpus_per_node: int | None = Field(default=None, ge=1, le=1024)
 

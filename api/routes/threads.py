@@ -4,7 +4,7 @@ What is done to a verdict is done to its incidents, but for notes; who silences 
 stand because of it. A silence keeps receivers of verdicts from being told; hints go on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
@@ -62,7 +62,7 @@ def step_incident(who: Approver, server: Server, incident: SubjectId, step: Thre
         if row is None:
             raise Problem(404, f"there is no incident {incident[:80]!r}")
         subject = incident_subject(row)
-        _check_own(who, "incident", {row["node"], *(row["nodes"] or ())})
+        _check_own(who, "incident", _nodes_of_incident(row))
         others: list[ThreadSubject] = []
         if step in ("silence", "unsilence"):
             its = {row["id"], incident}
@@ -81,14 +81,18 @@ def step_incident(who: Approver, server: Server, incident: SubjectId, step: Thre
     openapi_extra=described(ThreadRequestJson, _EXAMPLE),
 )
 def step_verdict(who: Approver, server: Server, verdict: SubjectId, step: ThreadStep, body: Said) -> Response:
-    """The same with a verdict and, but for a note, its incidents. A verdict that stands stays so, whatever is said."""
+    """The same with a verdict and, but for a note, its incidents: those whose every node the caller may decide about.
+
+    A verdict that stands stays so, whatever is said.
+    """
     word = _word(who, server, step, body)
 
     def write(connection: sa.Connection) -> dict[str, Any]:
         found = _verdict(connection, verdict)
         _check_own(who, "verdict", _nodes_of(found))
         incidents = () if step == "note" else incidents_known_by(connection, found.incident_ids())
-        return _written(connection, server, verdict_subject(found), [incident_subject(one) for one in incidents], word)
+        own = [incident_subject(one) for one in incidents if _is_own(who, _nodes_of_incident(one))]
+        return _written(connection, server, verdict_subject(found), own, word)
 
     return reply(transact(server.engine, write))
 
@@ -102,6 +106,10 @@ def _verdict(connection: sa.Connection, ident: str) -> Verdict:
 
 def _nodes_of(found: Verdict) -> set[str | None]:
     return {*found.nodes, found.node} if found.node is not None else {*found.nodes} or {None}
+
+
+def _nodes_of_incident(row: Mapping[str, Any]) -> set[str | None]:
+    return {row["node"], *(row["nodes"] or ())}
 
 
 def _is_own(who: Caller, nodes: Iterable[str | None]) -> bool:

@@ -167,7 +167,7 @@ def check_verdict(who: Approver, server: Server, verdict: VerdictId, check: Chec
         others = [node for node in suspects_of(found.verdict) if not who.nodes.matches(node)]
         if others:
             raise Problem(403, f"token {who.name!r} is for {who.nodes.text!r}: it may not have {others[0]} checked")
-        return begin_checks(connection, found.verdict, settings, server.clock(), (who.name, check))
+        return begin_checks(connection, found.verdict, settings, server.clock(), (who.name, check), who.nodes)
 
     try:
         plan = transact(server.engine, begin)

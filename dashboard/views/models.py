@@ -145,7 +145,7 @@ def _part(model: ModelJson, name: str) -> Mapping[str, Any]:
 
 
 def _state(model: ModelJson, name: str) -> str:
-    return str(_part(model, name).get("state", "unknown"))
+    return words.plain(str(_part(model, name).get("state", "unknown")))
 
 
 def _training(models: ModelsJson, cluster: ClusterJson) -> None:

@@ -106,7 +106,7 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
     )
     row[4].metric(
         "Rack",
-        words.shown(node.rack or words.DASH),
+        words.plain(node.rack) if node.rack else words.DASH,
         help=f"leaf switch {words.plain(node.leaf or 'unknown')}",
         border=True,
         height="stretch",

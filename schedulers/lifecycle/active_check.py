@@ -26,6 +26,7 @@ from store.database.connections import writing
 from store.nodes.node_states import node_places, nodes_out
 from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
+from store.records.hostlist import EVERY_NODE, NodePattern
 from store.records.verdict import CauseClass, Verdict
 from store.runs.jobs import running_jobs
 from store.tables import schema
@@ -81,12 +82,18 @@ class CheckPlan:
 
 
 def plan_checks(
-    connection: sa.Connection, suspect: Verdict | str, settings: CheckSettings, now: datetime, name: str | None = None
+    connection: sa.Connection,
+    suspect: Verdict | str,
+    settings: CheckSettings,
+    now: datetime,
+    name: str | None = None,
+    peers: NodePattern = EVERY_NODE,
 ) -> CheckPlan:
     """The checks of a verdict's top suspects, or of one node.
 
     Args:
         name: of the check; None: what tells most of such a suspect.
+        peers: the nodes that may be had for a test of two.
 
     Raises:
         CheckRefusedError: there is no such check or suspect, or the hour's budget is spent.
@@ -105,9 +112,8 @@ def plan_checks(
     requests: list[CheckRequest] = []
     left_out: list[tuple[str, str]] = []
     for node in nodes:
-        peer = next(
-            (one for one in sorted(spares, key=lambda one: known[one] != known[node]) if one not in nodes), None
-        )
+        near = sorted(spares, key=lambda one: known[one] != known[node])
+        peer = next((one for one in near if one not in nodes and peers.matches(one)), None)
         if node in busy and not settings.with_jobs:
             left_out.append((node, "a job runs on it: checks.with_jobs, or --with-jobs, allows it"))
         elif len(requests) >= min(left, settings.suspects):
@@ -131,17 +137,19 @@ def begin_checks(
     settings: CheckSettings,
     now: datetime,
     who: tuple[str, str | None],
+    peers: NodePattern = EVERY_NODE,
 ) -> CheckPlan:
     """Plan checks and write down that they begin: from here on they are of the hour's budget, whatever comes of them.
 
     Args:
         who: the actor of the audit, and the name of the check that was asked for, if any.
+        peers: as of `plan_checks`.
 
     Raises:
         CheckRefusedError: as `plan_checks`.
     """
     actor, name = who
-    plan = plan_checks(connection, suspect, settings, now, name)
+    plan = plan_checks(connection, suspect, settings, now, name, peers)
     said = [(one, {"command": " ".join(one.words)}) for one in plan.requests]
     append_audit(connection, [_entry(now, actor, "begun", one, detail) for one, detail in said])
     return plan

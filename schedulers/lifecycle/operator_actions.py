@@ -9,6 +9,7 @@ makes a hint `sent`, `confirmed` confirms it. It is stored as a hold under the s
 A test result that a person or another test system reports counts as a test of ours.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -72,8 +73,13 @@ _PLACEMENT: dict[Word, HoldState] = {
     "released": "released",
     "refused": "refused",
 }
+_TAKEN: tuple[HoldState, ...] = ("asked", "confirmed")
 # What has gone further already: a word that comes late, or again, takes nothing back.
 _BEYOND: dict[Word, tuple[HoldState, ...]] = {"taken": ("confirmed",), "released": ("undone",)}
+
+
+# Of one hint: whoever may report names any scheduler, and every turn of the policy reads them.
+MOST_HOLDS = 64
 
 
 def acknowledge(connection: sa.Connection, ident: str, words: tuple[Word, str, str], now: datetime, who: str) -> Hint:
@@ -82,18 +88,18 @@ def acknowledge(connection: sa.Connection, ident: str, words: tuple[Word, str, s
     Any token with the scope may give any scheduler's name, so the audit has `who` sent it, too.
 
     `released` while the hint still stands is a person's undoing there: the hint is withdrawn, and not asked again until
-    something new happens.
+    something new happens. Nobody so undoes what it has not taken, or what another holds.
 
     Raises:
-        RequestRefusedError: there is no such hint, or it is not, or no longer, to be acted upon.
+        RequestRefusedError: there is no such hint, it is not, or no longer, to be acted upon, or not its to undo.
     """
     word, scheduler, detail = words
     hint = read_hint(connection, ident)
     if hint is None:
         raise RequestRefusedError(f"no hint has the id {ident!r}", known=False)
     name = f"{PULLS}{scheduler}"
-    before = {one.scheduler: one for one in holds_of(connection, [ident]).get(ident, [])}.get(name)
-    released = word == "released"
+    holds = {one.scheduler: one for one in holds_of(connection, [ident]).get(ident, [])}
+    before, released = holds.get(name), word == "released"
     if not released and (hint.state not in LIVE_STATES or hint.valid_until <= now):
         waits = hint.state in OPEN_STATES and hint.valid_until > now
         said = "is not approved: leave the node" if waits else "has ended: release the node"
@@ -102,6 +108,12 @@ def acknowledge(connection: sa.Connection, ident: str, words: tuple[Word, str, s
     action: HintAction = "release" if released else hint.action
     if before is not None and before.action == action and before.state in (state, *_BEYOND.get(word, ())):
         return hint
+    if state == "undone":
+        _check_undoing(hint, scheduler, before, holds)
+    if before is None and len(holds) >= MOST_HOLDS:
+        raise RequestRefusedError(
+            f"hint {ident} has {MOST_HOLDS} schedulers already: {scheduler!r} is none", known=True
+        )
     moved = _move(connection, hint, word, now, name)
     row = SchedulerHold(
         *(ident, name, hint.node, action, state, 0, now),
@@ -113,6 +125,28 @@ def acknowledge(connection: sa.Connection, ident: str, words: tuple[Word, str, s
     told = {"ack": word, "by": who} | ({"detail": detail} if detail else {})
     note(connection, now, f"scheduler:{name}", moved, told)
     return moved
+
+
+def _check_undoing(
+    hint: Hint, scheduler: str, before: SchedulerHold | None, holds: Mapping[str, SchedulerHold]
+) -> None:
+    """Refuse to end a hint that stands for the word of one that has not taken it, or while another holds the node.
+
+    Raises:
+        RequestRefusedError: who else it is, and what ends it.
+    """
+    if before is None:
+        text = (
+            f"hint {hint.id} ({hint.state}) was not taken by {scheduler!r}, which has nothing to release: say so first"
+        )
+        raise RequestRefusedError(text, known=True)
+    held = (one for one in holds.values() if one is not before and one.state in _TAKEN and one.action != "release")
+    other = next(held, None)
+    if other is not None:
+        text = (
+            f"hint {hint.id} ({hint.state}) is held by {other.scheduler!r} too: to release the node, withdraw the hint"
+        )
+        raise RequestRefusedError(text, known=True)
 
 
 def _move(connection: sa.Connection, hint: Hint, word: Word, now: datetime, name: str) -> Hint:

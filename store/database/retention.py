@@ -227,7 +227,9 @@ def _delete_summed(connection: sa.Connection, name: str, table: sa.Table, old: s
 def _delete_parts(connection: sa.Connection, name: str, gone: sa.Select[Any]) -> None:
     """What belongs to verdicts and incidents that go: what people did; each change of a verdict, and whom it named."""
     thread = verdict_tables.thread_entries
-    connection.execute(sa.delete(thread).where(thread.c.subject.in_(gone)))
+    # Senders of events choose the ids of incidents: one may be that of a verdict, whose entries bear its name.
+    of_kind = thread.c.named != "" if name == "verdicts" else thread.c.named == ""
+    connection.execute(sa.delete(thread).where(of_kind, thread.c.subject.in_(gone)))
     for table in (verdict_tables.verdict_revisions, verdict_tables.verdict_subjects) if name == "verdicts" else ():
         connection.execute(sa.delete(table).where(table.c.verdict.in_(gone)))
 

@@ -17,6 +17,7 @@ from store.tables.bulk_rows import is_one_of
 
 _TABLE = hint_tables.validations
 OUTPUT_BYTES = 4096
+MOST_REPORTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,16 @@ def end_validation(
 def report_validation(
     connection: sa.Connection, hint: Hint, who: str, now: datetime, result: tuple[bool, str]
 ) -> Validation:
-    """Note what another test system, or a person, says of a node: whether it passed, and what was seen."""
+    """Note what another test system, or a person, says of a node: whether it passed, and what was seen.
+
+    Of each reporter the newest `MOST_REPORTS` of a hint are kept: every turn of the policy reads them.
+    """
     passed, detail = result
     begun = begin_validation(connection, hint.id, hint.node, f"reported by {who}", now)
     end_validation(connection, begun.seq, now, passed, None, detail)
+    own = sa.and_(_TABLE.c.hint == hint.id, _TABLE.c.command == begun.command)
+    kept = sa.select(_TABLE.c.seq).where(own).order_by(_TABLE.c.seq.desc()).limit(MOST_REPORTS)
+    connection.execute(sa.delete(_TABLE).where(own, _TABLE.c.seq.not_in(kept)))
     return replace(begun, ended=now, passed=passed, output=output_tail(detail))
 
 

@@ -122,3 +122,13 @@ def test_a_cause_of_a_newer_server_stands_for_itself() -> None:
     """And a bucket likewise."""
     assert ledger_charts.bucket("long_siesta").name == "long siesta"
     assert ledger_charts.bucket("long_siesta").meaning == ""
+
+
+def test_the_state_of_a_model_is_no_markup(drawn: Opened, api: Any) -> None:
+    """The figure of a metric is Markdown as well."""
+    models = api.answers["models"]
+    spoilt = [one | {"checks": {"drift": {"state": EVIL}}} for one in models["items"]]
+    api.answers["models"] = models | {"items": spoilt}
+    shown = drawn("models")
+    assert failing(shown) == []
+    assert live(raw(shown).replace("\n\n", " ")) == []

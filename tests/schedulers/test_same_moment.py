@@ -84,7 +84,8 @@ def release_by_person(connection: sa.Connection) -> Any:
 
 
 def let_go_by_scheduler(connection: sa.Connection) -> Any:
-    """A scheduler that pulls has let the node go."""
+    """A scheduler that pulls has taken the node, and let it go."""
+    acknowledge(connection, "h-a", ("taken", "flux", ""), NOW, "flux")
     return acknowledge(connection, "h-a", ("released", "flux", ""), NOW, "flux")
 
 
