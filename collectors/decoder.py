@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from parsers.text.parser import Parser
+from parsers.text.parser import UNREADABLE, Parser
 from parsers.trust import RefusedLineError
 from store.records.event import Attribute, Event, event_id
 from store.records.fault_catalog import with_kind_meaning
@@ -54,7 +54,7 @@ class Decoder:
             self._take(step())
         except RefusedLineError as refused:
             self._refused[refused.reason] += 1
-        except Exception:  # noqa: BLE001  # a ParseError, or a defect of ours: it loses the line and no other
+        except UNREADABLE:  # a ParseError, or a defect of ours: it loses the line and no other
             self.errors += 1
 
     @property

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING
 
 from parsers.site_rules.rules import NO_RULES, RulesSource, SiteRules
 from parsers.text.lines import split
-from parsers.text.parser import MAX_LINE, Context, Format, FormatSigns, ParseError, Parser, clean, parse_error
+from parsers.text.parser import (
+    MAX_LINE,
+    UNREADABLE,
+    Context,
+    Format,
+    FormatSigns,
+    ParseError,
+    Parser,
+    clean,
+    parse_error,
+)
 from parsers.text.scan import Block, LineSelection, LineSelector, by_re2
 from parsers.trust import TrustedParser
 from store.records.event import Event
@@ -339,7 +349,7 @@ def _all(steps: Sequence[Callable[[], Iterable[Event]]]) -> list[Event]:
         try:
             for event in step():
                 found.append(event)  # extend() does not promise to keep them
-        except Exception as error:  # noqa: BLE001  # see parse_error
+        except UNREADABLE as error:
             broken = broken or parse_error(error)
     if broken is not None and not found:
         raise broken

@@ -113,15 +113,10 @@ def _add(search: Search, suspect: Suspect, hit: Hit | None, effect: Effect) -> N
 
 
 def _runs_by_node(scene: Scene) -> dict[str, frozenset[str]]:
-    """The runs of each node; under "" all of them: what is of no node may be between any.
-
-    Of a run that stopped, the nodes of that attempt: what an earlier one left behind did not stop it.
-    """
+    """The runs of each node; under "" all of them: what is of no node may be between any."""
     found: dict[str, set[str]] = defaultdict(set)
-    stop = scene.stop
     for job in scene.jobs:
-        nodes = stop.nodes if stop is not None and stop.nodes and job.run == stop.run else job.nodes
-        for node in (*nodes, ""):
+        for node in (*job.nodes, ""):
             found[node].add(job.run)
     for domain in scene.graph.places("nvswitch"):
         for node in scene.graph.nodes_below(domain):

@@ -171,8 +171,7 @@ def _lead(account: Account) -> Symptom | None:
     best = max(account.parts, key=says, default=None)
     if best is not None and best[0].effect.symptoms:
         return best[0].effect.symptoms[0]
-    told = [effect for effect, _ in account.jobs if effect.symptoms]
-    return min(told, key=lambda one: one.kind == "gpu_follow_on").symptoms[0] if told else None
+    return next((effect.symptoms[0] for effect, _ in account.jobs if effect.symptoms), None)
 
 
 def _cause(suspect: Suspect, lead: Symptom | None) -> Cause:

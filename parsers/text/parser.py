@@ -99,6 +99,10 @@ class ParseError(ValueError):
     """A line that should have been readable and is not; the message says what is wrong and the remedy."""
 
 
+# What a parser raises of a line; whatever else comes up through it (a limit of the caller's) goes on up.
+UNREADABLE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 def parse_error(error: Exception) -> ParseError:
     """What a parser says of a line; whatever else it raises is a defect of ours, which loses the line and no other."""
     if isinstance(error, ParseError):
@@ -205,7 +209,7 @@ def decode(
     for number, text in numbered:
         try:
             found = feed(text, number)
-        except Exception as error:  # noqa: BLE001  # see parse_error
+        except UNREADABLE as error:
             if on_error is not None:
                 on_error(number, parse_error(error))
             continue
@@ -226,7 +230,7 @@ def guarded(
     try:
         for event in step():
             events.append(event)  # extend() does not promise to keep them
-    except Exception as error:  # noqa: BLE001  # see parse_error
+    except UNREADABLE as error:
         if on_error is not None:
             on_error(line, parse_error(error))
     for event in events:

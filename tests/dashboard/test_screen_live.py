@@ -299,7 +299,7 @@ def test_that_the_incident_is_over(visitor: Visitor) -> None:
     visitor.press("Open its incident")
     visitor.sees("What was said")  # the first page has a button of that name, too
     visitor.press("Close")
-    visitor.sees("closed, with loopback", "Open again")
+    visitor.sees("Closed, with loopback.", "Open again")
 
 
 @contextmanager

@@ -177,19 +177,6 @@ def test_planned_work_excuses_what_its_nodes_show(engine: sa.Engine) -> None:
     assert (verdicts[0].name, verdicts[0].nodes, verdicts[0].action) == ("planned: PDU swap", tuple(names), "none")
 
 
-def test_a_node_that_the_run_left_did_not_stop_its_next_attempt(engine: sa.Engine) -> None:
-    """A GPU ended the first attempt; the second went on without its node, and its program failed."""
-    crashed = "OSError: [Errno 5] Input/output error: '/data/shard-0080.bin'"
-    first = job(0, 130, "FAILED")
-    second = replace(job(200, 4000, "FAILED"), job_id="2", node_list="gpu-[000-001,003-007]")
-    fault = [iteration(90), xid(48, 100, "gpu-002"), xid(154, 100, "gpu-002"), xid(45, 101, "gpu-002")]
-    told(engine, [*fault, iteration(3500), program_error(3900, crashed, "OSError", "gpu-005")], [first, second])
-    assert causes(explained(engine, seconds=130)) == [("gpu", "gpu-002")]
-    later = explained(engine, seconds=4000)
-    assert causes(later) == [("application", None)]
-    assert "Input/output error" in later[0].reason
-
-
 def test_an_error_of_the_program_accuses_no_node(engine: sa.Engine) -> None:
     """An illegal access and exit code 1, with the rank's node in the log: the program's own."""
     wrong = "RuntimeError: CUDA error: an illegal memory access was encountered"

@@ -1,6 +1,7 @@
 """A defect of a parser loses the line that it cannot read, and nothing beside it."""
 
 from collections.abc import Iterable
+from functools import partial
 
 import pytest
 
@@ -53,10 +54,14 @@ def test_a_sidecar_goes_on() -> None:
 
 
 def test_a_server_stops_for_what_is_no_error_of_a_line() -> None:
-    """An interrupt is none."""
+    """A limit of the caller's, an interrupt."""
 
-    def interrupted() -> Iterable[Event]:
-        raise KeyboardInterrupt
+    class SpentError(Exception):
+        """A budget of processor time."""
 
-    with pytest.raises(KeyboardInterrupt):
-        list(guarded(interrupted, 1, None))
+    def ended(by: BaseException) -> Iterable[Event]:
+        raise by
+
+    for error in (SpentError(), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            list(guarded(partial(ended, error), 1, None))
