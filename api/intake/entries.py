@@ -16,7 +16,7 @@ import orjson
 from api.edge.problem import Problem
 from api.edge.work_budget import MOST_RECORDS, check_containers, check_lines, limited, too_many_records
 from store.events.event_json import MAX_MESSAGE, MAX_NAME, check_size, decode_events
-from store.records.event import Event, RecordError, from_wire, is_datable
+from store.records.event import Event, RecordError, check_time, from_wire
 from store.records.event_sources import FLEET_KINDS, FLEET_SOURCES, WORK
 
 if TYPE_CHECKING:
@@ -214,12 +214,6 @@ def check_name(field: str, text: str | None) -> None:
     """Refuse a name that no index can hold."""
     if text is not None and not 0 < len(text) <= MAX_NAME:
         raise RecordError(f"{field!r} must have 1 to {MAX_NAME} characters")
-
-
-def check_time(field: str, moment: datetime) -> None:
-    """Refuse a year that no log bears: arithmetic around it would overflow."""
-    if not is_datable(moment):
-        raise RecordError(f"{field!r} is in the year {moment.year}: use one between 1970 and 9998")
 
 
 def events_of(body: bytes, caller: Caller) -> tuple[list[Event], list[Rejected]]:

@@ -9,9 +9,9 @@ import msgspec
 import orjson
 
 from api.edge.auth import Caller
-from api.intake.entries import check_name, check_time, own_node
+from api.intake.entries import check_name, own_node
 from store.nodes.sidecars import SidecarReport
-from store.records.event import RecordError
+from store.records.event import RecordError, check_time
 from wire.sidecars import HeartbeatJson
 
 MOST_BYTES = 64 * 1024

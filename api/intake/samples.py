@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from api.edge.auth import Caller
 from api.edge.work_budget import counted, limited
-from api.intake.entries import Rejected, check_age, check_name, check_time, count_rejected, own_node, rejection
+from api.intake.entries import Rejected, check_age, check_name, count_rejected, own_node, rejection
 from api.intake.otlp_metrics import MetricPoint
 from api.intake.records import append_judged, tell_new, with_own_table
 from api.server.state import State
@@ -29,7 +29,7 @@ from parsers.text.parser import ParseError
 from store.database.connections import transact
 from store.database.partitions import ensure_days
 from store.events.append import note_seen
-from store.records.event import Event, RecordError
+from store.records.event import Event, RecordError, check_time
 from store.records.telemetry import Rollup, Sample
 from store.telemetry.device_watches import renew_states
 from store.telemetry.hours import append_rollups

@@ -12,12 +12,12 @@ from api.edge.auth import FleetIngester
 from api.edge.body import Body
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
-from api.intake.entries import BodyEntry, check_name, check_time, own_event, records, sift
+from api.intake.entries import BodyEntry, check_name, own_event, records, sift
 from api.intake.records import take_events
 from api.server.state import Server, State
 from parsers.formats.alertmanager import alert_event, is_host
 from store.nodes.known_names import KnownNames
-from store.records.event import Event, RecordError, parse_time
+from store.records.event import Event, RecordError, check_time, parse_time
 from wire.events import BatchResultJson
 
 router = APIRouter(prefix=PREFIX, tags=["events"])

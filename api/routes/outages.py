@@ -9,10 +9,10 @@ from api.answers.reply import reply
 from api.edge.auth import Caller, FleetIngester
 from api.edge.body import Body, records_body
 from api.edge.openapi import PREFIX, answer
-from api.intake.entries import check_name, check_time, own_node, records, sift
+from api.intake.entries import check_name, own_node, records, sift
 from api.intake.records import take_outages
 from api.server.state import Server
-from store.records.event import RecordError, parse_time
+from store.records.event import RecordError, check_time, parse_time
 from store.records.outage import SHIPPED_REASONS, Outage, OutageReasons
 from wire.events import BatchResultJson
 

@@ -13,11 +13,11 @@ from api.answers.reply import reply
 from api.edge.auth import Caller, Ingester
 from api.edge.body import Body, records_body
 from api.edge.openapi import PREFIX, answer
-from api.intake.entries import check_age, check_name, check_time, own_node, records, sift
+from api.intake.entries import check_age, check_name, own_node, records, sift
 from api.intake.records import JointBatch, send_rollups
 from api.server.state import Server, State
 from store.events.append import MAX_AHEAD
-from store.records.event import RecordError, parse_time
+from store.records.event import RecordError, check_time, parse_time
 from store.records.telemetry import BEYOND, MAX_DEVICE_NAME, MAX_DEVICES, MAX_MEASURES, Rollup, hour_of, sensor_range
 from wire.events import BatchResultJson
 

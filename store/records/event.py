@@ -223,6 +223,17 @@ def is_datable(moment: datetime) -> bool:
     return 1970 <= moment.year < 9999
 
 
+def check_time(field: str, moment: datetime) -> datetime:
+    """The moment.
+
+    Raises:
+        RecordError: it is of a year that no log bears.
+    """
+    if not is_datable(moment):
+        raise RecordError(f"{field!r} is in the year {moment.year}: use one between 1970 and 9998")
+    return moment
+
+
 def time_among(attributes: Mapping[str, Attribute], key: str) -> datetime | None:
     """The time that an attribute holds; None where it holds none.
 
@@ -232,10 +243,7 @@ def time_among(attributes: Mapping[str, Attribute], key: str) -> datetime | None
     value = attributes.get(key)
     if not isinstance(value, str) or not value:
         return None
-    moment = parse_time(value)
-    if not is_datable(moment):
-        raise RecordError(f"{key!r} is in the year {moment.year}: use one between 1970 and 9998")
-    return moment
+    return check_time(key, parse_time(value))
 
 
 def to_wire(event: Event) -> dict[str, Any]:
