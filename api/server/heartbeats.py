@@ -49,33 +49,29 @@ class Heartbeats:
             taken, self._waiting = self._waiting, {}
         if not taken:
             return 0
-        written: set[str] = set()
         try:
-            try:
-                _write(engine, list(taken.values()))
-                return len(taken)
-            except Exception as error:
-                if not is_of_the_rows(error):
-                    raise
-            for node, report in taken.items():
-                try:
-                    _write(engine, [report])
-                except Exception as error:
-                    if not is_of_the_rows(error):
-                        raise
-                    _log.warning("the heartbeat of node %r cannot be written and is left out: %s", node[:80], error)
-                written.add(node)
+            return _write(engine, list(taken.values()))
         except BaseException:
             with self._lock:
-                left = {node: report for node, report in taken.items() if node not in written}
-                self._waiting = {**left, **self._waiting}
+                self._waiting = {**taken, **self._waiting}
             raise
-        return len(written)
 
 
-def _write(engine: sa.Engine, reports: Sequence[SidecarReport]) -> None:
-    with writing(engine).begin() as connection:
-        write_sidecars(connection, reports)
+def _write(engine: sa.Engine, reports: Sequence[SidecarReport]) -> int:
+    """Write reports, in halves where they are to blame themselves: one alone that is, is left out. Returns how many."""
+    try:
+        with writing(engine).begin() as connection:
+            write_sidecars(connection, reports)
+        return len(reports)
+    except Exception as error:
+        if not is_of_the_rows(error):
+            raise
+        if len(reports) == 1:
+            node = reports[0].node
+            _log.warning("the heartbeat of node %r cannot be written and is left out: %s", node[:80], error)
+            return 0
+    half = len(reports) // 2
+    return _write(engine, reports[:half]) + _write(engine, reports[half:])
 
 
 class HeartbeatWriter:
