@@ -303,15 +303,17 @@ class Turns:
             ("%d GPUs computed wrong numbers more than once", lambda: note_recurring(engine, now)),
             (_SLOW, lambda: note_slow(engine, now, shifted_alone=False)),
         )
-        failed: Exception | None = None
+        failed: list[Exception] = []
         for words, look in looks:
             try:
                 if found := look():
                     _log.info(words, found)
             except Exception as error:  # noqa: BLE001  # told once all have had their turn
-                failed = failed or error
-        if failed is not None:
-            raise failed
+                failed.append(error)
+        for other in failed[1:]:
+            _log.error("another look at links or slow nodes failed", exc_info=other)
+        if failed:
+            raise failed[0]
 
     def slow(self, _keep_on: Callable[[], bool]) -> None:
         """Tell of slow nodes among those whose devices just left their usual level."""

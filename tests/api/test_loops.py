@@ -161,20 +161,23 @@ def test_a_scoring_that_fails_is_tried_again(state: State, engine: sa.Engine) ->
     assert state.news.is_set()
 
 
-def test_a_look_that_fails_keeps_no_other_from_its_turn(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one cannot read is told once all have looked."""
+def test_a_look_that_fails_keeps_no_other_from_its_turn(
+    state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What one cannot read is told once all have looked; of several that fail each is."""
     looked: list[str] = []
 
     def look(name: str, *_: object, **__: object) -> int:
         looked.append(name)
-        if name == "note_outliers":
-            raise ValueError("a figure that is none")
+        if name in ("note_outliers", "note_recurring"):
+            raise ValueError(f"a figure of {name} that is none")
         return 0
 
     for name in ("note_outliers", "note_flappers", "note_recurring", "note_slow"):
         monkeypatch.setattr(f"api.loops.turns.{name}", partial(look, name))
-    with pytest.raises(ValueError, match="a figure that is none"):
+    with pytest.raises(ValueError, match="a figure of note_outliers that is none"):
         Turns(state, lambda: 0.0).links(always)
+    assert "a figure of note_recurring that is none" in caplog.text
     assert looked == ["note_outliers", "note_flappers", "note_recurring", "note_slow"]
 
 
