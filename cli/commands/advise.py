@@ -164,16 +164,19 @@ def spares(url: str, run: str | None, confidence: float, as_json: bool) -> None:
         print_json(advice)
         return
     who = f"run {run!r}" if run else "the cluster"
-    if not advice["inputs"]["outages"]:
+    inputs = advice["inputs"]
+    if inputs["outages"]:
         print_text(
-            f"{who}: no unplanned outage is told of {advice['inputs']['node_days']:.4g} node-days: how many spares are "
-            f"needed is not known (repairs are taken to last {span(advice['inputs']['mttr_s'])})"
+            f"{who}: keep {advice['spares']} spare nodes for {inputs['nodes']} "
+            f"({advice['spares_low']} to {advice['spares_high']} within the rate's 95 % interval)"
         )
-    print_text(
-        f"{who}: keep {advice['spares']} spare nodes for {advice['inputs']['nodes']} "
-        f"({advice['spares_low']} to {advice['spares_high']} within the rate's 95 % interval)"
-    )
-    print_text(f"{advice['expected_down']:.2f} nodes are down on average; this covers {confidence:.1%} of the time")
+        print_text(f"{advice['expected_down']:.2f} nodes are down on average; this covers {confidence:.1%} of the time")
+    else:
+        print_text(
+            f"{who}: how many spare nodes to keep for {inputs['nodes']} is not known: no unplanned outage is told of "
+            f"{inputs['node_days']:.4g} node-days; up to {advice['spares_high']}, where a repair takes "
+            f"{span(inputs['mttr_s'])}"
+        )
     print_text()
     print_table(advice["curve"], ["nodes", "spares", "low", "high"])
     _print_basis(advice, ["formula", "source"], "outages per node-day")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
@@ -9,7 +10,10 @@ from click.testing import CliRunner, Result
 from stored_run import store_run
 
 from cli.main import foreshock
-from store.database.connections import open_database
+from store.database.connections import open_database, writing
+from store.events.append import append_events, append_nodes
+from store.records.event import Event
+from store.records.node import Node
 
 
 @pytest.fixture
@@ -61,6 +65,20 @@ def test_spares_advice_has_a_curve_over_sizes(url: str) -> None:
     assert isinstance(curve, list)
     assert [row["nodes"] for row in curve] == [3, 128, 512, 1250, 2048, 12500]
     assert "12500" in run("advise", "spares", "--db", url).stdout
+
+
+def test_without_an_outage_no_number_of_spares_is_told_as_known(empty: str) -> None:
+    """Two nodes over ten days: up to both, where a repair takes a day."""
+    engine = open_database(empty)
+    moments = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 11)]
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node("gpu-1"), Node("gpu-2")])
+        append_events(connection, [Event(one, "gpu-1", "kernel", "xid", code=13) for one in moments], moments[1])
+    engine.dispose()
+    said = run("advise", "spares", "--db", empty).stdout
+    assert "the cluster: how many spare nodes to keep for 2 is not known" in said
+    assert "up to 2, where a repair takes" in said
+    assert "keep 0" not in said
 
 
 def test_the_budget_says_whether_the_target_is_met(url: str) -> None:
