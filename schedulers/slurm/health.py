@@ -45,13 +45,15 @@ def _is_of(item: object, node: str) -> bool:
         raise HintsError("a hint of the server's is no object")
     found = item.get("evidence")
     is_control = isinstance(found, dict) and evidence_of(found).control
-    is_own = _short(str(item.get("node"))) == _short(node)
-    return is_own and item.get("action") in _HARD and not item.get("job") and not is_control
+    return (
+        _is_same(str(item.get("node")), node) and item.get("action") in _HARD and not item.get("job") and not is_control
+    )
 
 
-def _short(name: str) -> str:
-    """The name without its domain: the server tells of a node by the name that its inventory has."""
-    return name.partition(".")[0].lower()
+def _is_same(told: str, asked: str) -> bool:
+    """Whether two names are a node's: the server tells of it by the one that its inventory has, whole or short."""
+    told, asked = told.lower(), asked.lower()
+    return told == asked or told == asked.partition(".")[0] or told.partition(".")[0] == asked
 
 
 def _order(item: Mapping[str, Any], node: str) -> tuple[Order, str]:

@@ -132,7 +132,9 @@ def test_a_hint_is_of_the_node_by_its_short_name_too() -> None:
         result = run(url, "gpu-017.cluster.local")
     assert (result.exit_code, len(asked)) == (3, 1)
     assert judge([hint()], "gpu-017.cluster.local", NOW).open.node == "gpu-017.cluster.local"  # type: ignore[union-attr]
-    assert judge([hint()], "gpu-018.cluster.local", NOW).open is None
+    for node, told_of in (("gpu-018.cluster.local", "gpu-017"), ("gpu-017.a", "gpu-017.b"), ("10.0.0.1", "10.0.0.2")):
+        assert judge([hint(node=told_of)], node, NOW).open is None
+    assert judge([hint(node="gpu-017.cluster.local")], "gpu-017", NOW).open is not None
 
 
 def test_a_server_that_is_away_is_no_fault_of_the_node() -> None:
