@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from store.database.known_nodes import absent_hints, is_counted
-from store.nodes.node_states import not_ours, scores_beside, still_shown
+from store.nodes.node_states import not_ours, scores_beside, scores_of_some, still_shown
 from store.records.hint import LIVE_STATES, OPEN_STATES
 from store.tables import hint_tables, schema
-from store.tables.bulk_rows import as_rows, is_one_of
+from store.tables.bulk_rows import is_one_of
 from store.tables.pages import answer_rows
 
 # Every node's present state as one query: the database joins, judges, sorts and counts; Python sees a page.
@@ -273,10 +273,8 @@ def schedulable_nodes(
 
 def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, float]:
     """The newest score of seven days of some nodes, withheld or not; of many nodes, those of all."""
-    week: sa.FromClause = scores_of(fleet, WEEK_H)
-    query = sa.select(week.c.node, week.c.score)
-    if len(names) <= _AT_ONCE:
-        named = as_rows(connection, set(names))
-        week = _scores_beside(connection, named.c.value, fleet, WEEK_H)
-        query = sa.select(week.c.node, week.c.score).select_from(named.join(week, week.c.node == named.c.value))
-    return dict(connection.execute(query).all())
+    moment = fleet.scored.get(WEEK_H)
+    if moment is not None and len(names) <= _AT_ONCE:
+        return scores_of_some(connection, WEEK_H, moment, names, "score")
+    week = scores_of(fleet, WEEK_H)
+    return dict(connection.execute(sa.select(week.c.node, week.c.score)).all())

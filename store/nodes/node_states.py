@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import sqlalchemy as sa
@@ -78,11 +78,23 @@ def score_reasons(
     found: dict[str, list[Any]] = {node: [] for node, _time in keys}
     for moment in {time for _node, time in keys}:
         nodes = [node for node, time in keys if time == moment]
-        named = as_rows(connection, set(nodes))
-        one = scores_beside(connection, named.c.value, horizon_h, moment)
-        query = sa.select(one.c.node, one.c.reasons).select_from(named.join(one, one.c.node == named.c.value))
-        found.update((node, reasons or []) for node, reasons in connection.execute(query))
+        some = scores_of_some(connection, horizon_h, moment, nodes, "reasons")
+        found.update((node, reasons or []) for node, reasons in some.items())
     return found
+
+
+def scores_of_some(
+    connection: sa.Connection,
+    horizon_h: int,
+    moment: datetime,
+    nodes: Sequence[str],
+    column: Literal["score", "reasons"],
+) -> dict[str, Any]:
+    """The score, or its reasons, of those of some nodes that were scored at a moment, by name."""
+    named = as_rows(connection, set(nodes))
+    one = scores_beside(connection, named.c.value, horizon_h, moment)
+    query = sa.select(one.c.node, one.c[column]).select_from(named.join(one, one.c.node == named.c.value))
+    return dict(connection.execute(query).all())
 
 
 def scores_beside(
