@@ -10,10 +10,11 @@ from click.testing import CliRunner, Result
 from cli.main import foreshock
 from diagnosis.incidents.incidents_table import update_incidents
 from store.database.connections import open_database, writing
-from store.events.append import append_events, append_jobs, append_nodes
+from store.events.append import append_events, append_jobs, append_nodes, append_outages
 from store.records.event import Attribute, Device, Event
 from store.records.job import Job
 from store.records.node import Node
+from store.records.outage import Outage
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 
@@ -104,10 +105,16 @@ def test_checkpoint_advice_shows_inputs_and_formula(url: str) -> None:
 
 
 def test_spares_advice_shows_inputs_and_formula(url: str) -> None:
-    """For the cluster or for a run."""
+    """For the cluster or for a run; without an outage no number, and why."""
     result = run("advise", "spares", "--db", url)
     assert result.exit_code == 0, result.output
-    assert "the cluster: keep 0 spare nodes for 2" in result.stdout
+    assert "the cluster: how many spare nodes to keep for 2 is not known: no unplanned outage is told" in result.stdout
+    assert "keep 0" not in result.stdout
+    engine = open_database(url)
+    with writing(engine).begin() as connection:
+        append_outages(connection, [Outage("gpu-1", at(180), at(190), "DOWN", "Xid 79", None, False, "hardware")])
+    engine.dispose()
+    assert "the cluster: keep " in run("advise", "spares", "--db", url).stdout
     told = run("advise", "spares", "--db", url, "--run", "llm", "--confidence", "0.9")
     assert "run 'llm'" in told.stdout
     assert "90.0%" in told.stdout
