@@ -2,10 +2,10 @@
 
 import csv
 from collections.abc import Iterator
-from importlib import resources
+from pathlib import Path
 
 
 def rows(table: str) -> Iterator[dict[str, str]]:
     """The rows of a shipped table, without its comment lines."""
-    text = resources.files("store").joinpath(f"catalogs/{table}.csv").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / f"catalogs/{table}.csv").read_text(encoding="utf-8")
     return iter(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))

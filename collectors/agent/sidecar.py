@@ -4,6 +4,7 @@ settings = SidecarSettings(server="http://127.0.0.1:10870", node="gpu-017", sour
     run(settings, stop)
 """
 
+import ctypes
 import logging
 import socket
 import threading
@@ -183,6 +184,7 @@ _SAVE_POSITIONS_S = 30.0
 _TEXTFILE_S = 15.0
 _REPORTED_S = 60.0
 _LOOK_S = 5.0
+_M_ARENA_MAX = -8  # glibc, malloc.h
 _SYNC_S = 1.0
 _JOIN_S = 2.0
 _FLUSH_S = 2.0
@@ -207,6 +209,7 @@ def run(
         SpoolBusyError: another sidecar uses the spool.
         OSError: the spool cannot be written, or the port is taken.
     """
+    _share_memory()
     with ExitStack() as stack:
         sidecar = Sidecar(settings, stack)
         shipping = _thread(sidecar.shipper.run, stop, "shipper")
@@ -233,6 +236,12 @@ def run(
             _LOG.info("the rest stays in the spool for the next start")
         if not shipping.is_alive():
             sidecar.shipper.close()
+
+
+def _share_memory() -> None:
+    """One pool of memory for all threads: glibc gives each its own, and here only one at a time asks for any."""
+    if hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(_M_ARENA_MAX, 1)
 
 
 def _thread(work: Callable[[threading.Event], None], stop: threading.Event, name: str) -> threading.Thread:

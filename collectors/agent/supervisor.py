@@ -45,6 +45,8 @@ def hosts_of(spec: str) -> Hosts:
 
 def of_node(collected: CollectorTurn, node: str) -> CollectorTurn:
     """What a source of one host gave, as of that node. An event keeps its id, which the server binds to the node."""
+    if not collected.events and not collected.rollups:
+        return collected
     events = tuple(_of_node(event, node) for event in collected.events)
     rollups = tuple(each if each.node == node else replace(each, node=node) for each in collected.rollups)
     return replace(collected, events=events, rollups=rollups)
@@ -200,6 +202,7 @@ def stalled(runner: Runner, limit_s: float, now_monotonic_s: float) -> bool:
 
 _JOIN_S = 2.0
 _TRUST_OPTION = "#trust="
+_TRUST_S = 60.0  # between two looks at whose word the sources are, for those who watch the sidecar
 _MOST_ABANDONED = 3  # threads of one source that hang; beyond these it waits for one of them to come back
 
 
@@ -263,6 +266,7 @@ class Sources:
         self.turn_limit_s = turn_limit_s
         self._running: dict[str, _SourceThread] = {}
         self._abandoned: dict[str, list[Runner]] = {}
+        self._trust_due_s = 0.0
 
     def check(self, sources: Sequence[SourceSpec], common: SourceSettings) -> None:
         """Whether `change` would take these.
@@ -290,13 +294,17 @@ class Sources:
     def look(self) -> None:
         """Abandon the threads that hang, and open their sources anew."""
         now = time.monotonic()
+        asks_trust = now >= self._trust_due_s
+        if asks_trust:
+            self._trust_due_s = now + _TRUST_S
         for spec, running in self._running.items():
             hanging = [runner for runner in self._abandoned.get(spec, []) if runner.is_alive()]
             self._abandoned[spec] = hanging
             limit_s = max(self.turn_limit_s, 2 * (running.source.timeout_s or 0.0), 2 * running.runner.turn_s)
             is_stalled = stalled(running.runner, limit_s, now)
             metrics = self._metrics.source(spec)
-            metrics.trust = running.source.source_trust().trust  # a file may have come, or have another owner
+            if asks_trust:  # a file may have come, or have another owner
+                metrics.trust = running.source.source_trust().trust
             metrics.stalled = len(hanging) + is_stalled
             if not is_stalled:
                 running.reported = False

@@ -78,7 +78,8 @@ class Changes:
         while not touched and not self.wake.is_set and now < end:
             descriptors = () if self._descriptor < 0 else (self._descriptor,)
             if self.wake.wait(end - now, *descriptors):
-                self.wake.wait(self._ended + self._pause_s - time.monotonic())
+                if (pause_s := self._ended + self._pause_s - time.monotonic()) > 0:
+                    self.wake.wait(pause_s)
                 touched = self._touched(os.read(self._descriptor, _BUFFER_BYTES))
             now = time.monotonic()
         self._busy = bool(touched) and now < self._ended + 2 * self._pause_s

@@ -11,11 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from collectors.metrics import SidecarMetrics
 from collectors.ship.transport import ServerClient
-from wire.sidecars import HeartbeatJson, SidecarLossJson, SidecarSourceJson, SpoolJson
+from store.records.event import format_time
 
 if TYPE_CHECKING:
     from collectors.spool.spool import Spool
@@ -77,44 +75,42 @@ class HeartbeatSender:
 
 
 def report(node: str, metrics: SidecarMetrics, spool: "Spool", interval_s: float) -> dict[str, Any]:
-    """One heartbeat, as `POST /api/v1/heartbeats` takes it; counts are totals since the start."""
+    """One heartbeat (`wire.sidecars.HeartbeatJson`, whose library a node does without); counts since the start."""
     lost = spool.lost()
-    sources = tuple(
-        SidecarSourceJson(
-            source=source.spec,
-            up=source.is_up,
-            blocked=source.is_blocked,
-            trust=source.trust,
-            refused=sum(source.refused.values()),
-            **source.totals,
-        )
-        for source in list(metrics.sources.values())
-    )
+    sources = list(metrics.sources.values())
     missing = lost["events", "missing"] + lost["telemetry", "missing"]
-    beat = HeartbeatJson(
-        node=node,
-        time=datetime.now(UTC),
-        version=metrics.version,
-        boot=boot_id(),
-        started=datetime.fromtimestamp(metrics.started_at, UTC),
-        interval_s=interval_s,
-        sources=sources,
-        spool=SpoolJson(
-            events_bytes=spool.backlog_bytes("events"),
-            telemetry_bytes=spool.backlog_bytes("telemetry"),
-            oldest_s=round(spool.oldest_s(), 3),
-            limit_bytes=spool.max_bytes,
-        ),
-        lost=SidecarLossJson(
-            records=sum(source.totals["lost"] for source in list(metrics.sources.values())) + missing,
-            events=lost["events", "full"],
-            rollups=lost["telemetry", "full"],
-            damaged_bytes=lost["events", "damaged"] + lost["telemetry", "damaged"],
-        ),
-        rejected=metrics.rejected_total,
-    )
-    built: dict[str, Any] = msgspec.to_builtins(beat)
-    return built
+    return {
+        "node": node,
+        "time": format_time(datetime.now(UTC)),
+        "version": metrics.version,
+        "boot": boot_id(),
+        "started": format_time(datetime.fromtimestamp(metrics.started_at, UTC)),
+        "interval_s": interval_s,
+        "sources": [
+            {
+                "source": source.spec,
+                "up": source.is_up,
+                "blocked": source.is_blocked,
+                "trust": source.trust,
+                "refused": sum(source.refused.values()),
+                **source.totals,
+            }
+            for source in sources
+        ],
+        "spool": {
+            "events_bytes": spool.backlog_bytes("events"),
+            "telemetry_bytes": spool.backlog_bytes("telemetry"),
+            "oldest_s": round(spool.oldest_s(), 3),
+            "limit_bytes": spool.max_bytes,
+        },
+        "lost": {
+            "records": sum(source.totals["lost"] for source in sources) + missing,
+            "events": lost["events", "full"],
+            "rollups": lost["telemetry", "full"],
+            "damaged_bytes": lost["events", "damaged"] + lost["telemetry", "damaged"],
+        },
+        "rejected": metrics.rejected_total,
+    }
 
 
 def boot_id() -> str | None:

@@ -87,10 +87,12 @@ class Spool:
             OSError: the disk is full or broken; nothing was saved.
         """
         with self._lock:
-            lines = [orjson.dumps(to_wire(event)) for event in collected.events]
-            kept = self._fitting(spec, lines)
-            self._write(spec, collected, kept)
-            self._losses.add("events", "full", len(lines) - len(kept))
+            kept: Sequence[bytes] = ()
+            if collected.events or collected.rollups:  # most turns of most sources have none
+                lines = [orjson.dumps(to_wire(event)) for event in collected.events]
+                kept = self._fitting(spec, lines)
+                self._write(spec, collected, kept)
+                self._losses.add("events", "full", len(lines) - len(kept))
             if collected.position is not None:
                 before = self._positions.get(spec)
                 if not kept and collected.position != before:

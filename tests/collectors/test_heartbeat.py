@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from real.patience import patience
 
@@ -15,6 +16,7 @@ from collectors.ship.heartbeat import HeartbeatSender, report
 from collectors.ship.transport import ServerAccess, Transport
 from collectors.spool.spool import Spool
 from store.records.event import Event, with_id
+from wire.sidecars import HeartbeatJson
 
 Until = Callable[[Callable[[], Any]], Any]
 
@@ -54,6 +56,9 @@ def test_a_report_says_all_that_an_operator_asks(tmp_path: Path, metrics: Sideca
     assert (said["node"], said["interval_s"], said["rejected"], said["version"]) == ("n1", 60.0, 5, "0.1.0")
     assert said["boot"] is None or len(said["boot"]) == 36
     assert said["started"] <= said["time"]
+    assert set(said) == {field.name for field in msgspec.structs.fields(HeartbeatJson)}
+    read = msgspec.convert(said, HeartbeatJson, strict=True)
+    assert msgspec.to_builtins(read) == {**said, "sources": tuple(said["sources"])}
     spool.close()
 
 
