@@ -119,7 +119,6 @@ _MOST_BEHIND_S = 24 * 3600
 # A step is asked for this much later: rules are evaluated, and remote writes arrive, after their time.
 _DELAY_S = 60.0
 _EVENTS = 5000  # of one turn
-_OPTIONS = ("tenant", "token_file", "node_label", "delay_s", "insecure_http")
 
 
 class PrometheusCollector:
