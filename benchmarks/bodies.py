@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 import zstandard
@@ -262,10 +261,6 @@ def _frames(size: int, pack: Callable[[bytes], bytes]) -> bytes:
     """Frames one behind the other; what is packed is noise, so that they are as large as what they hold."""
     frame = pack(random.Random(1).randbytes(64 * 1024))  # noqa: S311  # no secret
     return frame * (size // len(frame) + 1)
-
-
-def _sifted(read: Callable[[Any], object]) -> Callable[[bytes], object]:
-    return lambda body: sift(records(body), read)
 
 
 def _read_rollup(value: object) -> object:

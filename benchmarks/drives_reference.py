@@ -20,7 +20,6 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 HORIZON_D = 30
 FIRST, TEST, LAST = "2013-07-01", "2015-07-01", "2015-12-01"
-ERRORS = ("smart_5", "smart_187", "smart_188", "smart_197", "smart_198")
 MEMBERS, NEGATIVES, HALF_LIFE_D, DRAWS = 5, 20, 180.0, 200
 _FAR = 10**6
 Figures = tuple[float, float]

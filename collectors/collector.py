@@ -15,7 +15,8 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
@@ -135,6 +136,42 @@ class Collector(Protocol):
 
     def close(self) -> None:
         """Let go of files and processes; it may be opened again."""
+
+
+class IntervalLooks:
+    """What is looked at every `interval_s`, with nothing held open between: `collect` calls `look`."""
+
+    def __init__(self, spec: str, interval_s: float) -> None:
+        self.spec = spec
+        self.wake = Wake()
+        self.interval_s = interval_s
+        self.due_s = 0.0
+
+    def look(self, now: datetime) -> CollectorTurn:
+        """What is new at this moment."""
+        raise NotImplementedError
+
+    def collect(self, wait_s: float) -> CollectorTurn:
+        """One look, when it is due within `wait_s`."""
+        if not self.wake.wait_until(self.due_s, wait_s):
+            return CollectorTurn()
+        self.due_s = time.monotonic() + self.interval_s
+        return self.look(datetime.now(UTC))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def check_listable(spec: str, folder: str | Path) -> None:
+    """Say at the start what is wrong.
+
+    Raises:
+        SourceError: the folder cannot be listed.
+    """
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise SourceError(f"{spec}: {error.strerror}: let the sidecar's user list the directory") from error
 
 
 # Options behind a SPEC's address, never sent to the host: `scrape:http://host:9500/metrics#keep=site_.*&keep=other`.

@@ -47,13 +47,6 @@ def forgotten() -> Iterator[None]:
     tree_of.cache_clear()
 
 
-def functions(path: Path) -> Iterator[FUNCTIONS]:
-    """Every function and method of a file."""
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, FUNCTIONS):
-            yield node
-
-
 def test_every_room_of_the_house_is_there() -> None:
     """A folder with a docstring that says what it holds; and no other package beside them: `deploy` holds no code."""
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}

@@ -1,7 +1,6 @@
 """docs/formats.md is what the code says; every kind of event is explained."""
 
 import json
-from pathlib import Path
 
 import pytest
 from formats_page import FIXTURES, PAGE, SOURCES, kinds_of, page, sources
@@ -11,7 +10,6 @@ from store.catalog_rows import rows
 from store.records.event_sources import CHECKPOINTS, RUN_LOGS
 from store.records.fault_catalog import kind_meanings
 
-ROOT = Path(__file__).parents[1]
 # Judged by their code: the page says so too.
 BY_CODE = {"fabricmanager_nvswitch", "quoted_xid", "sxid", "sxid_detail", "xid"}
 

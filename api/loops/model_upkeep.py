@@ -6,7 +6,6 @@ scikit-learn live in a child, which ends with the server, or at its deadline. Wh
 so that any server knows when the last one was, however it ended.
 """
 
-import logging
 import os
 import subprocess
 import sys
@@ -39,7 +38,6 @@ _TOLD = 600
 _LINKS_HORIZON_H = 24
 # Fewer lines about lost links in the time that is learned from tell too little.
 _LINKS_LEARN, _LEAST_LOSSES = timedelta(days=365), 40
-_log = logging.getLogger(__name__)
 
 
 class ChildError(RuntimeError):

@@ -1,6 +1,6 @@
 """`GET /policy`, `GET /policies`: the policy in force, and earlier ones."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Query, Response
@@ -18,15 +18,6 @@ from wire.message import Page
 from wire.policy import PolicyInForceJson, PolicyJson
 
 router = APIRouter(prefix=PREFIX, tags=["hints"])
-
-_IN_FORCE: dict[str, Any] = {
-    "version": "7a67f599d650",
-    "mode": "shadow",
-    "place": "/etc/foreshock/policy.yaml",
-    "errors": 0,
-    "problem": None,
-    "policy": {"mode": "shadow", "quorum": 0.5},
-}
 
 
 class PoliciesQuery(BaseModel):

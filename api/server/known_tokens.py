@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
@@ -36,7 +36,6 @@ _READ_EVERY_S = 1.0
 _LEAST_PAUSE_S = 0.2
 _ASK_S = 3.0
 _NOTE_EVERY_S = 60.0
-_MINUTE = timedelta(minutes=1)
 _log = logging.getLogger("foreshock.tokens")
 
 Missing: TypeAlias = Literal["unknown", "unreadable"] | Trouble

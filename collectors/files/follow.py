@@ -93,7 +93,7 @@ class FileCollector:
         """
         self._path, reported = split_format(rest)
         self._named = self._format = reported or settings.format
-        self._spec = f"file:{rest}"
+        self.spec = f"file:{rest}"
         self._settings = settings
         self._changes = changes or Changes(Wake(), settings.poll_interval_s)
         self._owns_changes = changes is None
@@ -108,11 +108,6 @@ class FileCollector:
         self._missing_reported = False
         self._day: date | None = None
         self._read_at = 0.0
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Find the files that were being read, wherever they were renamed to."""

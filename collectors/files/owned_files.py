@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.collector import SourceError
+from collectors.collector import SourceError, check_listable
 
 # Names of a folder that are looked at.
 MOST_NAMES = 20_000
@@ -49,10 +49,7 @@ class OwnedFolder:
         Raises:
             SourceError: the folder cannot be listed.
         """
-        try:
-            os.scandir(self._path).close()
-        except OSError as error:
-            raise SourceError(f"{self._spec}: {error.strerror}: let the sidecar's user list the directory") from error
+        check_listable(self._spec, self._path)
 
     def files(self) -> Iterator[OwnedFile]:
         """The files that may be read now, in no order."""

@@ -21,7 +21,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
+from collectors.collector import (
+    CollectorTurn,
+    IntervalLooks,
+    Position,
+    SourceError,
+    SourceSettings,
+    check_listable,
+    split_options,
+)
 from collectors.decoder import number
 from parsers.dumps.checkpoint_files import FileContent, content_of, most_read, tells
 from parsers.formats.checkpoints import (
@@ -233,7 +241,7 @@ class _SaveReport:
     time_s: float
 
 
-class CheckpointsCollector:
+class CheckpointsCollector(IntervalLooks):
     """One directory."""
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:
@@ -242,16 +250,13 @@ class CheckpointsCollector:
         Raises:
             SourceError: no directory, or an unknown option.
         """
-        self._spec = f"checkpoints:{rest}"
-        folder, options = split_options(self._spec, rest, ("run",))
+        super().__init__(f"checkpoints:{rest}", settings.interval_s or _INTERVAL_S)
+        folder, options = split_options(self.spec, rest, ("run",))
         if not folder:
-            raise SourceError(f"{self._spec}: names no directory: write checkpoints:DIR")
+            raise SourceError(f"{self.spec}: names no directory: write checkpoints:DIR")
         self._root = str(Path(folder).absolute())
         self._run = options.get("run", [None])[-1]
         self._node = settings.node
-        self._interval_s = settings.interval_s or _INTERVAL_S
-        self.wake = Wake()
-        self._due = 0.0
         self._reported: dict[str, _SaveReport] = {}
         self._contents: dict[str, tuple[float, int, FileContent]] = {}
         self._waited: dict[str, int] = {}  # the saves that the last looks did not come to, and how many those were
@@ -259,38 +264,22 @@ class CheckpointsCollector:
         self._files: dict[str, int] = {}  # how many files a whole save had
         self._left_out_reported = False
 
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
-
     def open(self, position: Position | None) -> None:
         """Take up what was reported; the first look is at once.
 
         Raises:
             SourceError: the directory cannot be listed.
         """
-        try:
-            os.scandir(self._root).close()
-        except OSError as error:
-            raise SourceError(f"{self._spec}: {error.strerror}: let the sidecar's user list the directory") from error
+        check_listable(self.spec, self._root)
         reported: Mapping[str, Any] = (position or {}).get("told") or {}
         self._reported = {str(place): _SaveReport(*values) for place, values in reported.items()}
         self._torn = dict((position or {}).get("torn") or {})
         self._files = dict((position or {}).get("files") or {})
-        self._due = time.monotonic()
+        self.due_s = time.monotonic()
 
-    def collect(self, wait_s: float) -> CollectorTurn:
+    def look(self, now: datetime) -> CollectorTurn:
         """The saves that are new, or whole since."""
-        if not self.wake.wait_until(self._due, wait_s):
-            return CollectorTurn()
-        self._due = time.monotonic() + self._interval_s
-        return self._look(time.time())
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def _look(self, now_s: float) -> CollectorTurn:
+        now_s = now.timestamp()
         scan = CheckpointScan(self._root, self._contents)
         entries: list[CheckpointEntry] = []
         read: dict[str, tuple[int, float]] = {}  # of each save that was read: files left out, its folder's time
@@ -380,14 +369,14 @@ class CheckpointsCollector:
             message=text,
             attributes=fields,
         )
-        return number(torn, f"{self._spec}:{_place(save)}:{save.end_s}:torn")
+        return number(torn, f"{self.spec}:{_place(save)}:{save.end_s}:torn")
 
     def _event(self, save: CheckpointSave, place: str, whole: bool, skipped: int) -> Event:
         reported = save if whole or save.whole is not True else replace(save, whole=None)
         event = event_of(reported, self._run, self._node, None)
         if skipped:
             event = replace(event, attributes={**event.attributes, "files_skipped": skipped})
-        return number(event, f"{self._spec}:{place}:{save.begin_s}:{whole}")
+        return number(event, f"{self.spec}:{place}:{save.begin_s}:{whole}")
 
     def _say_left_out(self, scan: CheckpointScan) -> None:
         if scan.full and not self._left_out_reported:
@@ -395,7 +384,7 @@ class CheckpointsCollector:
                 "source %s: a look ended after %d names and %d files, %d saves are left for the next one: "
                 "name the folder of one run, or keep fewer saves"
             )
-            _LOG.warning(text, self._spec, scan.names, scan.files, len(scan.left))
+            _LOG.warning(text, self.spec, scan.names, scan.files, len(scan.left))
         self._left_out_reported = scan.full
 
 

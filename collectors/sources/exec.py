@@ -171,14 +171,14 @@ class ExecCollector:
         Raises:
             SourceError: no known format, or no command.
         """
-        self._spec = f"exec:{rest}"
+        self.spec = f"exec:{rest}"
         self._format, _colon, text = rest.partition(":")
-        self._words = _split(self._spec, text)
+        self._words = _split(self.spec, text)
         if self._format not in PARSERS or PARSERS[self._format].shape == "page":
             names = ", ".join(sorted(name for name in PARSERS if PARSERS[name].shape != "page"))
-            raise SourceError(f"{self._spec}: {self._format!r} is no format of a program's output: use one of {names}")
+            raise SourceError(f"{self.spec}: {self._format!r} is no format of a program's output: use one of {names}")
         self._settings = settings
-        self._trust = trust_of(self._spec, settings.trust).trust
+        self._trust = trust_of(self.spec, settings.trust).trust
         self.wake = Wake()
         self._interval_s = settings.interval_s or _INTERVAL_S
         self._timeout_s = settings.timeout_s or _TIMEOUT_S
@@ -190,11 +190,6 @@ class ExecCollector:
         self._reported: str | None = None
         self._left_out_reported = False
 
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
-
     def open(self, position: Position | None) -> None:
         """Take up what the last run printed; the first run is at once.
 
@@ -202,7 +197,7 @@ class ExecCollector:
             SourceError: there is no such program.
         """
         if shutil.which(self._words[0], path=PATH) is None:
-            raise SourceError(f"{self._spec}: there is no program {self._words[0]} in {PATH}: give its whole path")
+            raise SourceError(f"{self.spec}: there is no program {self._words[0]} in {PATH}: give its whole path")
         state = position or {}
         self._repeats = RepeatFilter(state.get("repeats"))
         self._failures = int(state.get("failures", 0))
@@ -240,7 +235,7 @@ class ExecCollector:
         failed = outcome.trouble is not None and not printed
         events = self._judge_run(failed, outcome.trouble or "")
         if not failed:
-            events += self._repeats.add(printed, self._began, f"{self._spec}:{self._began.isoformat()}")
+            events += self._repeats.add(printed, self._began, f"{self.spec}:{self._began.isoformat()}")
             events += self._left_out()
         return CollectorTurn(
             events=tuple(events),
@@ -264,9 +259,9 @@ class ExecCollector:
     def _judge_run(self, failed: bool, trouble: str) -> list[Event]:
         """Tell of a failure: in the log when its words change, as an event when it stays, and when it is over."""
         if trouble and trouble != self._reported:
-            _LOG.error("source %s: the program %s", self._spec, trouble)
+            _LOG.error("source %s: the program %s", self.spec, trouble)
         if self._reported and not trouble:
-            _LOG.info("source %s: the program ends well again", self._spec)
+            _LOG.info("source %s: the program ends well again", self.spec)
         self._reported = trouble or None
         before, self._failures = self._failures, self._failures + 1 if failed else 0
         if self._failures == _FAILURES:
@@ -284,11 +279,11 @@ class ExecCollector:
             f"{self._repeats.left_out} counters are not followed: {MOST_COUNTERS} of one program are. "
             "Run it on parts of the fabric"
         )
-        _LOG.warning("source %s: %s", self._spec, message)
+        _LOG.warning("source %s: %s", self.spec, message)
         return [self._event("measures_left_out", message)]
 
     def _event(self, kind: str, message: str) -> Event:
-        return exporter_event(self._settings.node, self._began, kind, message, self._spec, "exec")
+        return exporter_event(self._settings.node, self._began, kind, message, self.spec, "exec")
 
 
 def _split(spec: str, text: str) -> list[str]:

@@ -48,7 +48,7 @@ class FilesCollector:
         """
         self._pattern, format_name = split_format(rest)
         self._suffix = f":{format_name}" if format_name else ""
-        self._spec = f"file:{rest}"
+        self.spec = f"file:{rest}"
         self._settings = settings
         self.wake = Wake()
         self._changes = Changes(self.wake, settings.poll_interval_s)
@@ -60,11 +60,6 @@ class FilesCollector:
         self._turn_due: dict[str, float] = {}
         self._looked = self._look_due = 0.0
         self._reported_left_out = 0
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Go on with the files of a saved position; new ones are found at the first turn."""
@@ -132,7 +127,7 @@ class FilesCollector:
 
     def _fail(self, path: str, said: str) -> None:
         if said != self._failed.get(path):
-            _LOG.error("source %s: %s", self._spec, said)
+            _LOG.error("source %s: %s", self.spec, said)
         self._failed[path] = said
         self._turn_due[path] = time.monotonic() + _RETRY_S
 
@@ -177,7 +172,7 @@ class FilesCollector:
         if left_out > self._reported_left_out:
             self._reported_left_out = left_out
             message = "source %s: of %d files the %d that were written to last are read: give a narrower pattern"
-            _LOG.warning(message, self._spec, len(whole), MOST_FILES)
+            _LOG.warning(message, self.spec, len(whole), MOST_FILES)
         return set(sorted(whole, key=_written_s, reverse=True)[:MOST_FILES])
 
 

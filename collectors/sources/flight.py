@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
+from collectors.collector import CollectorTurn, IntervalLooks, Position, SourceError, SourceSettings, split_options
 from collectors.decoder import number
 from collectors.files.owned_files import OwnedFile, OwnedFolder, read_owned
 from parsers.dumps.pickled import MOST_BYTES
@@ -32,7 +32,7 @@ _NUMBERS = ("last_enqueued", "last_started", "last_completed")
 _SETS = ("waiting", "absent")
 
 
-class FlightCollector:
+class FlightCollector(IntervalLooks):
     """One folder."""
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:
@@ -41,24 +41,16 @@ class FlightCollector:
         Raises:
             SourceError: no directory, or an unknown option.
         """
-        self._spec = f"flight:{rest}"
-        folder, options = split_options(self._spec, rest, ("run", "user"))
+        super().__init__(f"flight:{rest}", settings.interval_s or _INTERVAL_S)
+        folder, options = split_options(self.spec, rest, ("run", "user"))
         if not folder:
-            raise SourceError(f"{self._spec}: names no directory: write flight:DIR, where the program writes its dumps")
-        self._folder = OwnedFolder(self._spec, Path(folder), options.get("user", [None])[-1])
+            raise SourceError(f"{self.spec}: names no directory: write flight:DIR, where the program writes its dumps")
+        self._folder = OwnedFolder(self.spec, Path(folder), options.get("user", [None])[-1])
         self._run = options.get("run", [""])[-1]
         self._node = settings.node
-        self._interval_s = settings.interval_s or _INTERVAL_S
-        self.wake = Wake()
-        self._due = 0.0
         self._growing: dict[str, list[float]] = {}
         self._read: dict[str, list[float]] = {}  # of each file: its time and size when it was read
         self._refused = 0
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Take up what was read; the first look is at once.
@@ -69,19 +61,10 @@ class FlightCollector:
         self._folder.check()
         read: Mapping[str, Any] = (position or {}).get("read") or {}
         self._read = {str(name): [float(value) for value in values] for name, values in read.items()}
-        self._due = time.monotonic()
+        self.due_s = time.monotonic()
 
-    def collect(self, wait_s: float) -> CollectorTurn:
+    def look(self, now: datetime) -> CollectorTurn:
         """What dumps say that were written since."""
-        if not self.wake.wait_until(self._due, wait_s):
-            return CollectorTurn()
-        self._due = time.monotonic() + self._interval_s
-        return self._look(datetime.now(UTC))
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def _look(self, now: datetime) -> CollectorTurn:
         events: list[Event] = []
         errors = count = 0
         growing: dict[str, list[float]] = {}
@@ -103,7 +86,7 @@ class FlightCollector:
         refused, self._refused = self._folder.refused - self._refused, self._folder.refused
         return CollectorTurn(
             tuple(
-                number(event, f"{self._spec}:{event.attributes.get('group')}:{now.isoformat()}")
+                number(event, f"{self.spec}:{event.attributes.get('group')}:{now.isoformat()}")
                 for event in joined(events)
             ),
             position={"read": kept} if changed else None,

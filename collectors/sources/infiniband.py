@@ -45,7 +45,7 @@ class InfinibandCollector:
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:
         """`rest` is the root, or empty."""
-        self._spec = f"infiniband:{rest}" if rest else "infiniband"
+        self.spec = f"infiniband:{rest}" if rest else "infiniband"
         self._root = Path(rest or _ROOT)
         self._settings = settings
         self.wake = Wake()
@@ -54,15 +54,10 @@ class InfinibandCollector:
         self._restore({})
 
     def _restore(self, state: Position) -> None:
-        self._watch = DeviceWatch(self._spec, state.get("watch"))
-        self._links = LinkWatch(self._settings.node, self._spec, state.get("links"))
+        self._watch = DeviceWatch(self.spec, state.get("watch"))
+        self._links = LinkWatch(self._settings.node, self.spec, state.get("links"))
         self._hours = DeviceHours(state.get("hours"))
         self._rates = Rates(state.get("rates"))
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Take up what was seen last.

@@ -41,6 +41,7 @@ class JournalCollector:
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:
         self._directory = rest
+        self.spec = f"journal:{rest}" if rest else "journal"
         self._settings = settings
         self.wake = Wake()
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,11 +50,6 @@ class JournalCollector:
         self._awaited: str | None = None  # after a restart: the newest entry that was decoded before
         self._seen: list[tuple[int, str]] = []
         self._gaps: list[Event] = []
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return f"journal:{self._directory}" if self._directory else "journal"
 
     def open(self, position: Position | None) -> None:
         """Start journalctl behind the saved cursor.

@@ -194,6 +194,8 @@ def record_of(raw: bytes) -> KmsgRecord:
 class KmsgCollector:
     """The ring of this machine's kernel."""
 
+    spec = "kmsg"
+
     def __init__(self, rest: str, settings: SourceSettings) -> None:
         """`rest` must be empty: there is one ring.
 
@@ -210,11 +212,6 @@ class KmsgCollector:
         self._events: list[Event] = []
         self._lost = 0
         self._heard = 0.0
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return "kmsg"
 
     def open(self, position: Position | None) -> None:
         """Open the device and show the parser again what it decoded before.

@@ -39,11 +39,11 @@ class NcclrasCollector:
         Raises:
             SourceError: no address, or an unknown option.
         """
-        self._spec = f"ncclras:{rest}" if rest else "ncclras"
-        address, options = split_options(self._spec, rest, ("run",))
+        self.spec = f"ncclras:{rest}" if rest else "ncclras"
+        address, options = split_options(self.spec, rest, ("run",))
         host, _colon, port = address.rpartition(":")
         if address and (not host or not port.isdecimal() or not 0 < int(port) < 65536):
-            raise SourceError(f"{self._spec}: is no address: write ncclras:HOST:PORT, as in ncclras:127.0.0.1:28028")
+            raise SourceError(f"{self.spec}: is no address: write ncclras:HOST:PORT, as in ncclras:127.0.0.1:28028")
         self._address = (host.strip("[]"), int(port)) if address else _ADDRESS
         self._run = options.get("run", [None])[-1]
         self._node = settings.node
@@ -52,11 +52,6 @@ class NcclrasCollector:
         self.wake = Wake()
         self._due = 0.0
         self._parser = self._made()
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, _position: Position | None) -> None:
         """The first question is at once."""
@@ -93,7 +88,7 @@ class NcclrasCollector:
 
     def _numbered(self, events: list[Event], now: datetime) -> Iterator[Event]:
         for place, event in enumerate(events):
-            yield number(event, f"{self._spec}:{place}:{now.isoformat()}")
+            yield number(event, f"{self.spec}:{place}:{now.isoformat()}")
 
     def _answer(self) -> bytes:
         """All that is answered.

@@ -202,6 +202,8 @@ _XIDS_S = 1.0
 class NvmlCollector:
     """The GPUs of this node."""
 
+    spec = "nvml"
+
     def __init__(self, rest: str, settings: SourceSettings) -> None:
         """`rest` is empty.
 
@@ -219,11 +221,6 @@ class NvmlCollector:
         self._events: Any = None
         self._places: dict[int, tuple[int, Device]] = {}  # by the address of a handle
         self._due = 0.0
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return "nvml"
 
     def open(self, position: Position | None) -> None:
         """Start the library and ask for Xids.

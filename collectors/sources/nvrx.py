@@ -10,10 +10,19 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
+from collectors.collector import (
+    CollectorTurn,
+    IntervalLooks,
+    Position,
+    SourceError,
+    SourceSettings,
+    check_listable,
+    split_options,
+)
 from collectors.decoder import number
 from parsers.registry import make_parser
 from parsers.text.parser import Context, ParseError, parse
@@ -25,7 +34,7 @@ MOST_FILES = 2_000
 _MAX_BYTES = 1024 * 1024
 
 
-class CycleFilesCollector:
+class CycleFilesCollector(IntervalLooks):
     """One folder."""
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:
@@ -34,22 +43,14 @@ class CycleFilesCollector:
         Raises:
             SourceError: no directory, or an unknown option.
         """
-        self._spec = f"nvrx:{rest}"
-        folder, options = split_options(self._spec, rest, ("run",))
+        super().__init__(f"nvrx:{rest}", settings.interval_s or _INTERVAL_S)
+        folder, options = split_options(self.spec, rest, ("run",))
         if not folder:
-            raise SourceError(f"{self._spec}: names no directory: write nvrx:DIR, the one of --ft-cycle-info-dir")
+            raise SourceError(f"{self.spec}: names no directory: write nvrx:DIR, the one of --ft-cycle-info-dir")
         self._folder = Path(folder)
         self._run = options.get("run", [None])[-1]
-        self._interval_s = settings.interval_s or _INTERVAL_S
         self._node = settings.node
-        self.wake = Wake()
-        self._due = 0.0
         self._seen: dict[str, list[float]] = {}  # of each file: its time and size when it was read
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Take up what was read; the first look is at once.
@@ -57,25 +58,13 @@ class CycleFilesCollector:
         Raises:
             SourceError: the directory cannot be listed.
         """
-        try:
-            os.scandir(self._folder).close()
-        except OSError as error:
-            raise SourceError(f"{self._spec}: {error.strerror}: let the sidecar's user list the directory") from error
+        check_listable(self.spec, self._folder)
         seen: Mapping[str, Any] = (position or {}).get("seen") or {}
         self._seen = {str(name): [float(value) for value in values] for name, values in seen.items()}
-        self._due = time.monotonic()
+        self.due_s = time.monotonic()
 
-    def collect(self, wait_s: float) -> CollectorTurn:
+    def look(self, _now: datetime) -> CollectorTurn:
         """What files say that were written since."""
-        if not self.wake.wait_until(self._due, wait_s):
-            return CollectorTurn()
-        self._due = time.monotonic() + self._interval_s
-        return self._look()
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def _look(self) -> CollectorTurn:
         events: list[Event] = []
         broken: list[ParseError] = []
         seen: dict[str, list[float]] = {}
@@ -111,4 +100,4 @@ class CycleFilesCollector:
         except OSError:
             return [], []
         found = parse(parser, text.split("\n"), lambda _line, error: broken.append(error))
-        return [number(event, f"{self._spec}:{name}:{event.kind}") for event in found], broken
+        return [number(event, f"{self.spec}:{name}:{event.kind}") for event in found], broken

@@ -119,7 +119,6 @@ _MOST_BEHIND_S = 24 * 3600
 # A step is asked for this much later: rules are evaluated, and remote writes arrive, after their time.
 _DELAY_S = 60.0
 _EVENTS = 5000  # of one turn
-_OPTIONS = ("tenant", "token_file", "node_label", "delay_s", "insecure_http")
 
 
 class PrometheusCollector:
@@ -131,17 +130,17 @@ class PrometheusCollector:
         Raises:
             SourceError: it is no http or https URL, or an option is not known.
         """
-        self._spec = f"prometheus:{rest}"
+        self.spec = f"prometheus:{rest}"
         url, options = split_options(
-            self._spec, rest, ("tenant", "token_file", "node_label", "delay_s", "insecure_http")
+            self.spec, rest, ("tenant", "token_file", "node_label", "delay_s", "insecure_http")
         )
         if not url.startswith(("http://", "https://")):
-            raise SourceError(f"{self._spec}: give the server's address, as in prometheus:http://127.0.0.1:9090")
+            raise SourceError(f"{self.spec}: give the server's address, as in prometheus:http://127.0.0.1:9090")
         first = {name: values[0] for name, values in options.items()}
         token = Path(first["token_file"]) if "token_file" in first else None
         why = None if token is None or first.get("insecure_http") == "true" else clear_text(url)
         if why is not None:
-            raise SourceError(f"{self._spec}: {why}; or #insecure_http=true, where a mesh or tunnel encrypts the way")
+            raise SourceError(f"{self.spec}: {why}; or #insecure_http=true, where a mesh or tunnel encrypts the way")
         self._client = PrometheusClient(PrometheusAccess(url, first.get("tenant"), token, settings.timeout_s or 60.0))
         self._url = url
         self.wake = Wake()
@@ -149,14 +148,9 @@ class PrometheusCollector:
         try:
             self._delay_s = float(first.get("delay_s", _DELAY_S))
         except ValueError as error:
-            raise SourceError(f"{self._spec}: delay_s= must be a number of seconds") from error
+            raise SourceError(f"{self.spec}: delay_s= must be a number of seconds") from error
         self._done_s = 0
         self._work: Iterator[CollectorTurn] = iter(())
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Go on after the last step that was done; at first, with the newest."""

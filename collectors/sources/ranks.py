@@ -9,10 +9,10 @@ the training does nothing for it. `collectors/telemetry/rank_states.py` says wha
 import os
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
-from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
+from collectors.collector import CollectorTurn, IntervalLooks, Position, SourceError, SourceSettings, split_options
 from collectors.decoder import number
 from collectors.files.owned_files import OwnedFile, OwnedFolder, read_owned
 from collectors.telemetry.rank_states import LEAST_STALL_S, SIZE, RankReading, RunOnNode, process_runs, rank_reading
@@ -29,7 +29,7 @@ _OLD_S = 24 * 3600.0
 _DEAD_S = 3600.0
 
 
-class RanksCollector:
+class RanksCollector(IntervalLooks):
     """One folder."""
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:
@@ -38,25 +38,18 @@ class RanksCollector:
         Raises:
             SourceError: no directory, or an unknown option.
         """
-        self._spec = f"ranks:{rest}"
-        folder, options = split_options(self._spec, rest, ("user", "stall_s"))
+        super().__init__(f"ranks:{rest}", settings.interval_s or _INTERVAL_S)
+        folder, options = split_options(self.spec, rest, ("user", "stall_s"))
         if not folder:
-            raise SourceError(f"{self._spec}: names no directory: write ranks:DIR, the one of the hook's share_state")
-        self._folder = OwnedFolder(self._spec, Path(folder), options.get("user", [None])[-1])
-        self._stall_s = _seconds(self._spec, options.get("stall_s", [None])[-1])
+            raise SourceError(f"{self.spec}: names no directory: write ranks:DIR, the one of the hook's share_state")
+        self._folder = OwnedFolder(self.spec, Path(folder), options.get("user", [None])[-1])
+        self._stall_s = _seconds(self.spec, options.get("stall_s", [None])[-1])
         self._node = settings.node
-        self._interval_s = settings.interval_s or _INTERVAL_S
-        self.wake = Wake()
-        self._due = self._list_due = 0.0
+        self._list_due = 0.0
         self._files: list[OwnedFile] = []
         self._refused = 0
         self._runs: dict[str, RunOnNode] = {}
         self._namespace = _namespace()
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, _position: Position | None) -> None:
         """Begin; nothing is remembered, for ranks say where they are.
@@ -65,19 +58,10 @@ class RanksCollector:
             SourceError: the directory cannot be listed.
         """
         self._folder.check()
-        self._due = time.monotonic()
+        self.due_s = time.monotonic()
 
-    def collect(self, wait_s: float) -> CollectorTurn:
+    def look(self, now: datetime) -> CollectorTurn:
         """What has changed."""
-        if not self.wake.wait_until(self._due, wait_s):
-            return CollectorTurn()
-        self._due = time.monotonic() + self._interval_s
-        return self._look(datetime.now(UTC))
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def _look(self, now: datetime) -> CollectorTurn:
         refused = self._list() if time.monotonic() >= self._list_due else 0
         readings: dict[str, dict[int, RankReading]] = {}
         errors = 0
@@ -97,7 +81,7 @@ class RanksCollector:
         for run, own in readings.items():
             state = self._runs.setdefault(run, RunOnNode(run, self._node, self._stall_s))
             for place, event in enumerate(state.look(list(own.values()), now)):
-                events.append(number(event, f"{self._spec}:{run}:{place}:{now.isoformat()}"))
+                events.append(number(event, f"{self.spec}:{run}:{place}:{now.isoformat()}"))
         return CollectorTurn(
             tuple(events),
             lines=sum(map(len, readings.values())),

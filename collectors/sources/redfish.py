@@ -94,18 +94,18 @@ class RedfishCollector:
         Raises:
             SourceError: no path, or an option that is not known.
         """
-        self._spec = f"redfish:{rest}"
+        self.spec = f"redfish:{rest}"
         known = ("credentials", "ca", "at_once", "insecure_http")
-        path, options = split_options(self._spec, rest, known)
+        path, options = split_options(self.spec, rest, known)
         if not path:
-            raise SourceError(f"{self._spec}: name the list of controllers, as in redfish:/etc/foreshock/bmc.list")
+            raise SourceError(f"{self.spec}: name the list of controllers, as in redfish:/etc/foreshock/bmc.list")
         first = {name: values[-1] for name, values in options.items()}
         self._path, self._ca = Path(path), first.get("ca")
         self._secret = Path(first["credentials"]) if "credentials" in first else None
         self._clear = first.get("insecure_http") == "true"
         at_once = first.get("at_once", str(_AT_ONCE))
         if not at_once.isdecimal() or not 0 < int(at_once) <= _MOST_AT_ONCE:
-            raise SourceError(f"{self._spec}: at_once= must be 1 to {_MOST_AT_ONCE}")
+            raise SourceError(f"{self.spec}: at_once= must be 1 to {_MOST_AT_ONCE}")
         self._at_once = int(at_once)
         self._interval_s = settings.interval_s or _INTERVAL_S
         self._timeout_s = settings.timeout_s or _TIMEOUT_S
@@ -120,11 +120,6 @@ class RedfishCollector:
         self._tls: ssl.SSLContext | None = None
         self._stamp: tuple[int, int] | None = None
 
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
-
     def open(self, position: Position | None) -> None:
         """Read the list, and take up what was not well.
 
@@ -134,9 +129,9 @@ class RedfishCollector:
         try:
             self._tls = ssl.create_default_context(cafile=self._ca)
         except (OSError, ssl.SSLError) as error:
-            raise SourceError(f"{self._spec}: ca={self._ca}: {error}: name a PEM file of certificates") from error
+            raise SourceError(f"{self.spec}: ca={self._ca}: {error}: name a PEM file of certificates") from error
         if (why := shared_secret(self._secret)) is not None:
-            _LOG.warning("%s: %s", self._spec, why)
+            _LOG.warning("%s: %s", self.spec, why)
         self._headers()
         self._controllers, self._answers, self._stamp = {}, SimpleQueue(), None
         self._due, self._asked = [], set()
@@ -212,7 +207,7 @@ class RedfishCollector:
         try:
             text = self._path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{self._spec}: {self._path}: {error}: each line is NODE https://ADDRESS") from error
+            raise SourceError(f"{self.spec}: {self._path}: {error}: each line is NODE https://ADDRESS") from error
         found: dict[str, _Controller] = {}
         for place, line in enumerate(text.splitlines(), start=1):
             words = line.partition("#")[0].strip()
@@ -253,9 +248,9 @@ class RedfishCollector:
         try:
             words = self._secret.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{self._spec}: {self._secret}: {error}: write USER:PASSWORD into it") from error
+            raise SourceError(f"{self.spec}: {self._secret}: {error}: write USER:PASSWORD into it") from error
         if ":" not in words:
-            raise SourceError(f"{self._spec}: {self._secret} holds no USER:PASSWORD")
+            raise SourceError(f"{self.spec}: {self._secret} holds no USER:PASSWORD")
         return {**headers, "Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"}
 
     def _ask_due(self, now: float) -> None:
@@ -323,7 +318,7 @@ class RedfishCollector:
         return self._numbered(with_kind_meaning(event), kind)
 
     def _numbered(self, event: Event, key: str) -> Event:
-        return number(event, f"{self._spec}:{event.node}:{key}:{event.time}")
+        return number(event, f"{self.spec}:{event.node}:{key}:{event.time}")
 
 
 def _cut(one: _Controller) -> None:

@@ -101,7 +101,7 @@ class RingsCollector:
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:
         """`rest` is the root of the RDMA ports, or empty."""
-        self._spec = f"rings:{rest}" if rest else "rings"
+        self.spec = f"rings:{rest}" if rest else "rings"
         self._root = Path(rest or _ROOT)
         self._settings = settings
         self._interval_s = settings.interval_s or 1.0
@@ -119,11 +119,6 @@ class RingsCollector:
         }
         self._working: set[str] = set()  # in the window's last second
         self._second = 0
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Take up what was told last.

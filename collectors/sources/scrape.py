@@ -81,9 +81,9 @@ class ScrapeCollector:
         """
         if not rest.startswith(("http://", "https://")):
             raise SourceError(f"scrape:{rest}: give the exporter's address, as in scrape:http://127.0.0.1:9400/metrics")
-        self._spec = f"scrape:{rest}"
-        self._url, options = split_options(self._spec, rest, ("keep",))
-        self._keep = _patterns(self._spec, options.get("keep", []))
+        self.spec = f"scrape:{rest}"
+        self._url, options = split_options(self.spec, rest, ("keep",))
+        self._keep = _patterns(self.spec, options.get("keep", []))
         self._interval_s = settings.interval_s or settings.scrape_interval_s
         self._settings = settings
         self.wake = Wake()
@@ -92,11 +92,6 @@ class ScrapeCollector:
         self._source = "scrape"  # until a page tells whose it is
         self._down = False
         self._due = 0.0
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     def open(self, position: Position | None) -> None:
         """Take up the counters and the open hour of the last run."""

@@ -84,7 +84,7 @@ class SubnetCollector:
 
     def __init__(self, rest: str, settings: SourceSettings) -> None:
         """`rest` is the list's path, or empty."""
-        self._spec = f"subnet:{rest}" if rest else "subnet"
+        self.spec = f"subnet:{rest}" if rest else "subnet"
         self._path = Path(rest or _PATH)
         self._interval_s = settings.interval_s or _INTERVAL_S
         self.wake = Wake()
@@ -96,11 +96,6 @@ class SubnetCollector:
         self._lost: dict[_Key, None] = {}  # as they were told
         self._switches: frozenset[int] | None = None  # of the list before
 
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
-
     def open(self, position: Position | None) -> None:
         """Take up what was told as lost.
 
@@ -109,10 +104,10 @@ class SubnetCollector:
         """
         writer = other_writer(self._path)
         if position is None and writer is not None:
-            raise SourceError(f"{self._spec}: {writer}: let root alone write {self._path}, as opensm does")
+            raise SourceError(f"{self.spec}: {writer}: let root alone write {self._path}, as opensm does")
         if position is None and not self._path.is_file():
             raise SourceError(
-                f"{self._spec}: there is no {self._path}: opensm writes it into its dump_files_dir at each heavy sweep;"
+                f"{self.spec}: there is no {self._path}: opensm writes it into its dump_files_dir at each heavy sweep;"
                 " name its path, and let the sidecar run where opensm does"
             )
         self._lost = dict.fromkeys(((a, b), (c, d)) for a, b, c, d in (position or {}).get("lost", []))

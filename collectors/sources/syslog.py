@@ -131,26 +131,26 @@ class SyslogCollector:
         Raises:
             SourceError: no address, an unknown format, or an address that strangers reach without TLS.
         """
-        self._spec = f"syslog:{rest}"
-        address, options = split_options(self._spec, rest, (*_TLS, "relay"))
+        self.spec = f"syslog:{rest}"
+        address, options = split_options(self.spec, rest, (*_TLS, "relay"))
         host, colon, port = address.rpartition(":")
         if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
-            raise SourceError(f"{self._spec}: write syslog:HOST:PORT, as syslog:127.0.0.1:5140")
+            raise SourceError(f"{self.spec}: write syslog:HOST:PORT, as syslog:127.0.0.1:5140")
         self._address = host.strip("[]"), int(port)
         self._files = {name: Path(options[name][-1]) for name in _TLS if name in options}
         self._relays = frozenset(options.get("relay", ()))
         if not self._files and not is_loopback(host):
             raise SourceError(
-                f"{self._spec}: without TLS anybody who reaches {host} could speak of every host: use 127.0.0.1, "
+                f"{self.spec}: without TLS anybody who reaches {host} could speak of every host: use 127.0.0.1, "
                 "or add #cert=FILE&key=FILE&clients=FILE"
             )
         if self._files and len(self._files) < len(_TLS):
-            raise SourceError(f"{self._spec}: TLS takes cert, key and clients (whose certificates senders must have)")
+            raise SourceError(f"{self.spec}: TLS takes cert, key and clients (whose certificates senders must have)")
         self._format = settings.format or "kernel"
         if self._format not in PARSERS or PARSERS[self._format].shape != "log":
-            raise SourceError(f"{self._spec}: {self._format!r} is no format of a log's lines")
+            raise SourceError(f"{self.spec}: {self._format!r} is no format of a log's lines")
         self._settings = settings
-        self._trust = trust_of(self._spec, settings.trust).trust
+        self._trust = trust_of(self.spec, settings.trust).trust
         self.wake = Wake()
         self._listener: socket.socket | None = None
         self._most = MOST_SENDERS
@@ -159,11 +159,6 @@ class SyslogCollector:
         self._senders: dict[int, _Sender] = {}
         self._events: list[Event] = []
         self._errors, self._refused = 0, Counter[str]()
-
-    @property
-    def spec(self) -> str:
-        """What names it."""
-        return self._spec
 
     @property
     def port(self) -> int:
@@ -181,7 +176,7 @@ class SyslogCollector:
             family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
             self._listener = socket.create_server(self._address, family=family, backlog=512)
         except OSError as error:  # of TLS, too
-            raise SourceError(f"{self._spec}: {error}: use a free port, and files that may be read") from error
+            raise SourceError(f"{self.spec}: {error}: use a free port, and files that may be read") from error
         self._listener.setblocking(False)
         soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = min(MOST_SENDERS, max(soft - _OTHERS_DESCRIPTORS, 16))
@@ -193,7 +188,7 @@ class SyslogCollector:
             SourceError: it is not open.
         """
         if self._listener is None:
-            raise SourceError(f"{self._spec} is not open")
+            raise SourceError(f"{self.spec} is not open")
         is_holding = any(sender.decoder.holding for sender in self._senders.values())
         ready = self.wake.wait(min(wait_s, _QUIET_S) if is_holding else wait_s, self._listener.fileno(), *self._senders)
         lines = 0
@@ -238,7 +233,7 @@ class SyslogCollector:
         if len(self._senders) >= self._most:
             # Who has not shown a certificate yet goes first: a stranger keeps no place from a node of the site's.
             unknown = next((place for place, sender in self._senders.items() if sender.until is not None), None)
-            _LOG.warning("%s: more than %d senders at once: one was sent away", self._spec, self._most)
+            _LOG.warning("%s: more than %d senders at once: one was sent away", self.spec, self._most)
             if unknown is None:
                 connection.close()
                 return
@@ -249,7 +244,7 @@ class SyslogCollector:
             try:
                 self._read_certificates()
             except OSError as error:
-                _LOG.warning("%s: %s: the certificates read before stay", self._spec, error)
+                _LOG.warning("%s: %s: the certificates read before stay", self.spec, error)
             if self._tls is None:
                 return
             connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
@@ -276,7 +271,7 @@ class SyslogCollector:
         except OSError as error:
             if isinstance(error, ssl.SSLError) and sender.until is not None:
                 self._refused["writer"] += 1
-                _LOG.warning("%s: a sender was refused: %s", self._spec, error.reason or error)
+                _LOG.warning("%s: a sender was refused: %s", self.spec, error.reason or error)
             self._drop(descriptor)
         return lines
 

@@ -137,15 +137,6 @@ class DeviceHours:
         return {**state, "ended": [list(hour) for hour in self._ended]} if self._ended else state
 
 
-def merged(parts: Iterable[tuple[float, float, float, float, float, float]]) -> tuple[float, ...]:
-    """One roll-up of several in order of time: each min, max, mean, last, changes, and how many values went in."""
-    low, high, total, count, last, changes = float("inf"), float("-inf"), 0.0, 0.0, 0.0, 0.0
-    for part in parts:
-        low, high, last = min(low, part[0]), max(high, part[1]), part[3]
-        total, count, changes = total + part[2] * part[5], count + part[5], changes + part[4]
-    return rounded(low), rounded(high), rounded(total / count if count else last), rounded(last), changes
-
-
 def _summed(devices: Mapping[str, Measures]) -> Devices:
     found: Devices = {}
     for device, measures in devices.items():

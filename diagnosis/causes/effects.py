@@ -82,10 +82,6 @@ class Effect:
     nodes: frozenset[str] = frozenset()
     uncertainty_s: float = 1.0
 
-    def felt_by(self) -> str | None:
-        """By which job or NVLink domain it is felt; None where it is of one place."""
-        return self.run if self.domain is None else domain_key(self.domain)
-
     def sign(self) -> str:
         """What it looks like: its kind, its code where it has one, else the part and whether it only warns."""
         code = self.symptoms[0].code if self.symptoms else None

@@ -187,10 +187,6 @@ class DeviceGraph:
         """The other end of a port's or adapter's cable."""
         return self._far.get(end)
 
-    def cable_at(self, end: Place) -> Place | None:
-        """The cable at a port or adapter, named by both its ends in order."""
-        return end if end.kind == "cable" else self._cable(end)
-
     def _cable(self, end: Place) -> Place | None:
         far = self._far.get(end)
         return None if far is None else Place("cable", "--".join(sorted((end.name, far.name))))

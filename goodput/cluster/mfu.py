@@ -20,8 +20,6 @@ from goodput.wall_time.attempts import nodes_of
 from store.catalog_rows import rows
 from store.records.job import Job
 
-SOURCE = "72 b l s h^2 + 12 b l s^2 h per step (Narayanan et al. 2021, without recomputation)"
-
 
 def mfu(shape: Shape | None, step_s: float | None, gpus: int | None, peak_tflops: float | None) -> float | None:
     """The share of the peak (0-1) that the model's arithmetic takes; None where anything is missing."""

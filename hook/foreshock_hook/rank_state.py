@@ -30,7 +30,6 @@ GROUP = struct.Struct("<48sqq")
 GROUPS_AT = 192
 MOST_GROUPS = (SIZE - GROUPS_AT) // GROUP.size
 STARTING, WORKING, WAITING, PAUSED, ENDED = range(5)
-THREADED = 1
 _CHANGES_AT = 8
 _CHANGES = struct.Struct("<Q")
 _STATE_AT = HEAD.size - 4

@@ -29,7 +29,6 @@ _RANK = re.compile(r"(?:^|[^0-9])(?P<rank>\d{1,7})(?:\.[a-z]\w{0,7})*$", re.ASCI
 _LISTED = re.compile(r"\d{1,8}", re.ASCII)
 _POINT = re.compile(r"(?P<what>send|recv) (?P<own>\d{1,7})(?:->|<-)(?P<other>\d{1,7})", re.ASCII)
 _EPOCH = datetime.fromtimestamp(0, UTC)
-_LAST_NS = 10**19
 # Operations between two ranks that wait, of one dump.
 _MOST_POINTS = 64
 _MOST_RANKS_TEXT = 1_000_000

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from store.records.event import Attribute, Event
 from store.runs.rank_set import text_of_ranks
@@ -218,16 +217,6 @@ class ErrorReader:
     name: str
     signs: tuple[str, ...]
     read: Callable[[str], ErrorReport | None]
-
-
-@dataclass(slots=True)
-class RepeatedReport:
-    """A report as it is held: when the log was there, and how many ranks told it."""
-
-    report: ErrorReport
-    time: datetime | None
-    line: int
-    repeats: int = 1
 
 
 def numbers(found: Mapping[str, str | None]) -> dict[str, Attribute]:

@@ -145,15 +145,6 @@ def newest_states(connection: sa.Connection, runs: Sequence[str]) -> dict[str, s
     )
 
 
-def read_links(connection: sa.Connection) -> list[dict[str, Any]]:
-    """Every cable."""
-    table = schema.links
-    names = ("switch", "port", "peer", "peer_port", "peer_type")
-    # Plain tuples: a large fabric has tens of thousands.
-    rows = connection.execute(sa.select(*(table.c[name] for name in names)).order_by(table.c.switch, table.c.port))
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
 def read_node_places(connection: sa.Connection) -> list[dict[str, Any]]:
     """Every node with its rack and leaf, by name."""
     table = schema.nodes

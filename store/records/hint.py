@@ -31,7 +31,6 @@ HintState: TypeAlias = Literal[
 HINT_ACTIONS: tuple[HintAction, ...] = get_args(HintAction)
 OPEN_STATES: tuple[HintState, ...] = ("shadow", "proposed", "approved", "sent", "confirmed")
 LIVE_STATES: tuple[HintState, ...] = ("approved", "sent", "confirmed")  # what a scheduler is to be brought to
-JOB_ACTIONS: tuple[HintAction, ...] = ("checkpoint", "requeue", "swap")
 
 
 _Reader: TypeAlias = Callable[[Any], Any]

@@ -33,7 +33,6 @@ VerdictState: TypeAlias = Literal["open", "revised", "explained", "closed"]
 CAUSE_CLASSES: tuple[CauseClass, ...] = get_args(CauseClass)
 # Those whose places are versions, which many nodes have without any place in common.
 RELEASE_CLASSES: tuple[CauseClass, ...] = ("driver", "firmware")
-VERDICT_STATES: tuple[VerdictState, ...] = get_args(VerdictState)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from store.records.telemetry import MAX_DEVICES, MAX_MEASURES, ROLLUP_S
 # Samples come sorted by node, GPU and time. A group of rows is given by the position at which it begins.
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 HOUR_US = ROLLUP_S * 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -25,7 +25,6 @@ from wire.message import Page
 from .conftest import NOW, QUIET, Clock
 
 HOUR = timedelta(hours=1)
-IDENT = "h1.cordon.1740916770.ops"
 
 
 @pytest.fixture

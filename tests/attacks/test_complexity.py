@@ -434,7 +434,6 @@ def test_every_route_that_takes_a_body_is_attacked_here(site: CostSite) -> None:
 
 SIZE = 96 * KB
 _PIECES = (*(bytes([letter]) for letter in b'{["\\,:\n \t1a\xff'), b"}{", b"{}", b"[]", b"\\u0000")
-_NO_LOGS = (".jsonl", ".md", ".gz", ".zst")
 
 
 @st.composite

@@ -7,7 +7,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from cli.processes.tls import ServerTls, extension_of
 from collectors.ship.transport import ServerAccess, Transport
 from dashboard.client import ApiAddress, ApiClient, ApiProblem
 
-FORESHOCK = str(Path(sys.executable).parent / "foreshock")
 TOKEN = "a-secret-of-many-letters"
 
 

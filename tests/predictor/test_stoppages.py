@@ -1,7 +1,6 @@
 """How often a lost link stops the job on its host, as the store tells."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -20,7 +19,6 @@ from store.records.job import Job
 from .test_links import chronic, flap, put
 
 AT = day(50)
-MINUTE = timedelta(minutes=1)
 
 
 def job(hosts: str, begin_d: float, end_d: float | None, state: str = "FAILED") -> Job:

@@ -132,10 +132,6 @@ class TorchJob:
         (self.folder / "slow.new").write_text(f"{rank} {factor} {spread}")
         (self.folder / "slow.new").rename(self.folder / "slow")
 
-    def even(self) -> None:
-        """All work alike."""
-        (self.folder / "slow").unlink(missing_ok=True)
-
     def kill(self) -> None:
         """End every rank, stopped ones, too."""
         if self._launcher is not None:

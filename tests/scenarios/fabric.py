@@ -172,11 +172,6 @@ def uplink_lost(archive: Archive, at: float, leaf: int, spine: int, rng: random.
     swept(archive, at + 0.2)
 
 
-def uplink_back(archive: Archive, at: float, leaf: int, spine: int, rng: random.Random) -> None:
-    """And comes up again."""
-    uplink_lost(archive, at, leaf, spine, rng)
-
-
 def port_state(archive: Archive, at: float, name: str, guid: int, port: int, before: str, now: str) -> None:
     """What NVIDIA's build of the manager adds: the switch and the port."""
     archive.fabric.append(

@@ -5,8 +5,6 @@ from scenarios.archive import Outage
 from scenarios.site import GPUS, RAILS
 from scenarios.stage import Stage, Truth
 
-_GPU = frozenset({"gpu", "node"})
-
 
 def _of(stage: Stage, place: int, *classes: str) -> Truth:
     return Truth(frozenset({*classes, "node"}), node=stage.site.nodes[place])

@@ -4,7 +4,7 @@
 
 from scenarios import fabric, lines, program
 from scenarios.site import GPUS, RAILS
-from scenarios.stage import DAY, HOUR, Stage, Truth
+from scenarios.stage import HOUR, Stage, Truth
 
 
 def _of(stage: Stage, place: int, *classes: str) -> Truth:
@@ -157,11 +157,3 @@ def wrong_numbers(stage: Stage) -> Truth:
             )  # fmt: skip
     stage.ends(stage.rng.uniform(30, 90))
     return _of(stage, place, "gpu")
-
-
-def optics_before(stage: Stage) -> Truth:
-    """The same module days earlier: cured flaps of another port must not hide it."""
-    other, rail = stage.victim(), stage.rng.randrange(RAILS)
-    fabric.port_lost(stage.archive, -DAY, other, rail)
-    fabric.port_back(stage.archive, -DAY + 4, other, rail)
-    return optics(stage)

@@ -18,7 +18,6 @@ SPINES = 8
 NODES_OF_RACK = 8
 FIRST_UPLINK = 33
 DRIVERS = ("550.90.07", "570.124.06", "535.183.06")
-FIRMWARES = ("28.39.1002", "28.41.1000")
 
 _NAMINGS = ("gpu-{:04d}", "h100-{:04d}", "nid{:06d}", "worker{:04d}", "dgx-{:03d}-a")
 _RACKINGS = ("r{:03d}", "RACK-{:02d}", "a{:02d}", "dc1-r{:02d}", "rk{:02d}")

@@ -72,13 +72,6 @@ class Stage:
         self.reserved.add(place)
         return place
 
-    def outsider(self) -> int:
-        """A node outside of the job, kept free of noise."""
-        inside = set(self.job.places)
-        place = self.rng.choice([place for place in range(self.site.size) if place not in inside | self.reserved])
-        self.reserved.add(place)
-        return place
-
     def ends(self, after_s: float, state: str = "FAILED", exit_code: str = "1:0") -> None:
         """How the job ended; where the case is asked while it hangs it has not."""
         self.job.state, self.job.end_s, self.job.exit = state, after_s, exit_code

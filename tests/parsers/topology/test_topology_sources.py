@@ -223,9 +223,6 @@ def test_further_columns_of_nodes_csv_are_groups_and_names() -> None:
     }
 
 
-ODD = ["[", "{", "- a: [", KEYS[:60], "Nodes=", "node,pci\na,=\n", '{"lldp": [[1]]}', "[7, {}]"]
-
-
 @pytest.mark.parametrize("form", sorted(SOURCES))
 @given(
     text=st.one_of(st.text(max_size=300), st.sampled_from(["[", "{", "- a: [", KEYS[:60], "Nodes=", "node,pci\na,=\n"]))
