@@ -67,7 +67,7 @@ class ActuatorTurns:
 
     def __init__(self, acting: TurnContext, gauges: SchedulerGauges, wake: threading.Event) -> None:
         self._acting = acting
-        self._gauges = gauges
+        self.gauges = gauges  # one for all
         self.wake = wake
         self._wait_s = FIRST_S
         self._not_before = float("-inf")
@@ -79,11 +79,6 @@ class ActuatorTurns:
         """As configured."""
         return self._acting.actuator.name
 
-    @property
-    def gauges(self) -> SchedulerGauges:
-        """Where it tells how it goes; one for all."""
-        return self._gauges
-
     def turn(self, keep_on: Callable[[], bool]) -> None:
         """Bring the scheduler to where the hints want it, unless it is away and its time has not come."""
         if time.monotonic() < self._not_before:
@@ -94,7 +89,7 @@ class ActuatorTurns:
             self._is_away(error)
             return
         self._is_back()
-        self._gauges.up(self.name, turned)
+        self.gauges.up(self.name, turned)
         orphans = frozenset(hold.node for hold in turned.orphans)
         if orphans - self._orphans:
             _log.warning(
@@ -108,7 +103,7 @@ class ActuatorTurns:
         self._acting.actuator.close()
 
     def _is_away(self, error: SchedulerAwayError) -> None:
-        self._gauges.away(self.name)
+        self.gauges.away(self.name)
         actuator = self._acting.actuator
         if self._away_since is None:
             self._away_since = time.monotonic()

@@ -1,8 +1,4 @@
-"""`foreshock hints list|approve|withdraw|release`: what is asked of the scheduler, and your word on it.
-
-`cli/commands/hints.py` has `stop`, `resume` and `breaker`, `cli/commands/hints.py` `validated` and `outcomes`,
-`cli/commands/hints.py` `deliveries` and `replay`.
-"""
+"""`foreshock hints ...`: what is asked of the scheduler, what holds it back, and your word on it."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ import click
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, person, print_json, print_table, print_text
-from cli.console.store import open_store
+from cli.console.store import change_store, open_store
 from store.records.event import format_time
 from store.records.hint import OPEN_STATES, Hint, HintState
 
@@ -45,7 +41,7 @@ def stop_command(url: str, everything: bool, reason: str) -> None:
     """Ask nothing new of any scheduler, at once; what is held may still be released."""
     from schedulers.lifecycle.operator_actions import set_switch
 
-    stop = _carry_out_control(
+    stop = _carry_out(
         url, lambda connection, now: set_switch(connection, "all" if everything else "holds", reason, now, person())
     ).stop
     print_text(f"stopped: {stop}; `foreshock hints resume` lets it go on")
@@ -58,7 +54,7 @@ def resume_command(url: str, reason: str) -> None:
     """Let go on what was stopped here or over the API."""
     from schedulers.lifecycle.operator_actions import set_switch
 
-    _carry_out_control(url, lambda connection, now: set_switch(connection, "none", reason, now, person()))
+    _carry_out(url, lambda connection, now: set_switch(connection, "none", reason, now, person()))
     print_text("the switch stops nothing any more; a stop file, or `stop` in the policy, still does where there is one")
 
 
@@ -100,22 +96,8 @@ def reset_command(seq: int, url: str, backlog: Backlog) -> None:
     """End a trip."""
     from schedulers.lifecycle.operator_actions import reset_breaker
 
-    trip = _carry_out_control(url, lambda connection, now: reset_breaker(connection, seq, backlog, now, person()))
+    trip = _carry_out(url, lambda connection, now: reset_breaker(connection, seq, backlog, now, person()))
     print_text(f"trip {trip.seq} of {trip.kind} {trip.name} is reset; backlog: {trip.backlog}")
-
-
-def _carry_out_control(url: str, word: Callable[[sa.Connection, datetime], T]) -> T:
-    from schedulers.lifecycle.approval import RequestRefusedError
-    from store.database.connections import writing
-
-    engine = open_store(url)
-    try:
-        with writing(engine).begin() as connection:
-            return word(connection, datetime.now(UTC))
-    except RequestRefusedError as error:
-        raise Failure(str(error)) from error
-    finally:
-        engine.dispose()
 
 
 def _control_row(trip: Trip) -> dict[str, Any]:
@@ -162,19 +144,10 @@ def deliveries_command(ident: str | None, url: str, limit: int, as_json: bool) -
 @DB_OPTION
 def replay_command(delivery: str, url: str) -> None:
     """Deliver once more, under the same webhook-id; the server does it within seconds."""
-    from schedulers.lifecycle.approval import RequestRefusedError
     from schedulers.lifecycle.operator_actions import redeliver
-    from store.database.connections import writing
 
-    engine = open_store(url)
-    try:
-        with writing(engine).begin() as connection:
-            # The mode is the server's to know: in shadow mode it sends nothing either way.
-            made = redeliver(connection, delivery, datetime.now(UTC), person(), "approve")
-    except RequestRefusedError as error:
-        raise Failure(str(error)) from error
-    finally:
-        engine.dispose()
+    # The mode is the server's to know: in shadow mode it sends nothing either way.
+    made = _carry_out(url, lambda connection, now: redeliver(connection, delivery, now, person(), "approve"))
     print_text(f"{made.id} is owed to {made.scheduler} again")
 
 
@@ -190,20 +163,11 @@ _TEST_COLUMNS = ("action", "basis", "judged", "right", "precision", "lead", "hel
 @click.option("--detail", default="", help="What was seen: kept with the result.")
 def validated_command(node: str, url: str, passed: bool | None, detail: str) -> None:
     """Say that a held node has passed its test, or has not."""
-    from schedulers.lifecycle.approval import RequestRefusedError
     from schedulers.lifecycle.operator_actions import report_node
-    from store.database.connections import writing
 
     if passed is None:
         raise click.UsageError("say what its test said: --passed or --failed")
-    engine = open_store(url)
-    try:
-        with writing(engine).begin() as connection:
-            row = report_node(connection, node, (passed, detail), datetime.now(UTC), person())
-    except RequestRefusedError as error:
-        raise Failure(str(error)) from error
-    finally:
-        engine.dispose()
+    row = _carry_out(url, lambda connection, now: report_node(connection, node, (passed, detail), now, person()))
     after = "it is released once its healthy time is over" if passed else "it stays held"
     print_text(f"hint {row.hint} of node {node}: its test has {'passed' if passed else 'failed'}; {after}")
 
@@ -368,18 +332,10 @@ def release_command(node: str, url: str) -> None:
     _say(_carry_out(url, release))
 
 
-def _carry_out(url: str, verdict: Callable[[sa.Connection, datetime], T]) -> T:
+def _carry_out(url: str, word: Callable[[sa.Connection, datetime], T]) -> T:
     from schedulers.lifecycle.approval import RequestRefusedError
-    from store.database.connections import writing
 
-    engine = open_store(url)
-    try:
-        with writing(engine).begin() as connection:
-            return verdict(connection, datetime.now(UTC))
-    except RequestRefusedError as error:
-        raise Failure(str(error)) from error
-    finally:
-        engine.dispose()
+    return change_store(url, word, RequestRefusedError)
 
 
 def _say(changed: list[Hint]) -> None:

@@ -11,8 +11,8 @@ import click
 
 from cli.commands.predict import Moment
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
-from cli.console.store import open_store
+from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_table, print_text
+from cli.console.store import change_store, open_store
 from cli.processes.workers import BACKGROUND_OPTION
 from predictor.live.trial_settings import TrialSettings
 from store.records.event import format_time
@@ -90,10 +90,9 @@ def show_command(ident: str, url: str, as_json: bool) -> None:
 @click.option("--why", default="promoted by hand", show_default=True, help="For the audit.")
 def promote_command(ident: str, url: str, why: str) -> None:
     """Have a model serve; the champion of its horizon is retired."""
-    from cli.processes.workers import user_name
     from store.models.registry import give_role
 
-    _carry_out(url, lambda connection, now: give_role(connection, ident, "champion", why, user_name(), now))
+    _carry_out(url, lambda connection, now: give_role(connection, ident, "champion", why, person(), now))
     print_text(f"model {ident} is the champion")
 
 
@@ -103,10 +102,9 @@ def promote_command(ident: str, url: str, why: str) -> None:
 @click.option("--why", default="retired by hand", show_default=True, help="For the audit.")
 def retire_command(ident: str, url: str, why: str) -> None:
     """Take a model out of use; a champion cannot be: promote another one."""
-    from cli.processes.workers import user_name
     from store.models.registry import retire
 
-    _carry_out(url, lambda connection, now: retire(connection, ident, why, user_name(), now))
+    _carry_out(url, lambda connection, now: retire(connection, ident, why, person(), now))
     print_text(f"model {ident} is out of use")
 
 
@@ -185,17 +183,9 @@ _CHECK_COLUMNS = (
 
 
 def _carry_out(url: str, change: Callable[[sa.Connection, datetime], None]) -> None:
-    from store.database.connections import writing
     from store.models.registry import RoleError
 
-    engine = open_store(url)
-    try:
-        with writing(engine).begin() as connection:
-            change(connection, datetime.now(UTC))
-    except RoleError as error:
-        raise Failure(str(error)) from error
-    finally:
-        engine.dispose()
+    change_store(url, change, RoleError)
 
 
 def _wire(model: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console.errors import Failure
-from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
+from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.processes.workers import BACKGROUND_OPTION, worker_options
 from predictor.dataset.folds import NoDataError
@@ -53,14 +53,14 @@ class Moment(click.ParamType[datetime]):
 @JSON_OPTION
 def train(url: str, until: datetime | None, as_json: bool, background: tuple[int, int] | None, **chosen: Any) -> None:
     """Fit a model for 24 hours and one for 7 days, judge them on a hold-out, and register them."""
-    from cli.processes.workers import give_way, user_name, workers
+    from cli.processes.workers import give_way, workers
     from predictor.live.training import TrainSettings
     from predictor.live.training import train as learn
     from predictor.model.forest import ModelError
     from store.models.registry import list_models
 
     settings = TrainSettings(
-        chosen["window_days"], role=chosen["role"], by=user_name() if background is None else give_way(*background)
+        chosen["window_days"], role=chosen["role"], by=person() if background is None else give_way(*background)
     )
     if background is not None and until is not None:
         settings = replace(settings, now=until)

@@ -37,8 +37,8 @@ class PolicyFiles:
         # Taken after the text: what is changed in between is read again.
         self._stamp = self._stamp_of()
         self._checked = monotonic()
-        self._errors = 0
-        self._problem: str | None = None
+        self.errors = 0  # changes that were refused
+        self.problem: str | None = None  # why the files as they are now are not in force
         # What else must go together with a new policy: raises a Failure where it does not.
         self.check: Callable[[Policy], None] = lambda _policy: None
 
@@ -46,16 +46,6 @@ class PolicyFiles:
     def place(self) -> str:
         """The file that the policy stands in."""
         return str(self._files[-1]) if self._files else "the defaults"
-
-    @property
-    def errors(self) -> int:
-        """Changes that were refused."""
-        return self._errors
-
-    @property
-    def problem(self) -> str | None:
-        """Why the files as they are now are not in force."""
-        return self._problem
 
     def current(self) -> Policy:
         """The policy in force; looks at the files once a second at most."""
@@ -74,11 +64,11 @@ class PolicyFiles:
             policy, self._files = self._read()
             self.check(policy)
         except Failure as error:
-            self._errors += 1
-            self._problem = error.message
+            self.errors += 1
+            self.problem = error.message
             _LOG.error("the policy of before stays in force (%s): %s", version_of(self._policy), error.message)
             return
-        self._problem = None
+        self.problem = None
         self._stamp = self._stamp_of() if len(self._files) != len(stamp) else stamp
         if policy != self._policy:
             _LOG.info("%s: policy %s takes the place of %s", self.place, version_of(policy), version_of(self._policy))

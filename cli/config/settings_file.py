@@ -45,25 +45,15 @@ class SettingsFile:
         self._started = self._base = started
         self._merged = (started, started.policy, started)
         self._read, self._file, self._tls, self._clock = read, file, tls, clock
-        self._loaded, self._version = clock(), _version_of(file)
+        self.loaded, self.version = clock(), _version_of(file)
         self._errors = 0
         self._problem: str | None = None
-        self._restart: tuple[str, ...] = ()
+        self.restart: tuple[str, ...] = ()  # the keys whose change waits for a restart
 
     @property
     def place(self) -> str:
         """The file, for messages."""
         return "the defaults" if self._file is None else str(self._file)
-
-    @property
-    def version(self) -> str:
-        """Twelve hex digits of the file's content as it is in force."""
-        return self._version
-
-    @property
-    def loaded(self) -> datetime:
-        """When it came into force."""
-        return self._loaded
 
     @property
     def errors(self) -> int:
@@ -74,11 +64,6 @@ class SettingsFile:
     def problem(self) -> str | None:
         """Why the files as they are now are not in force."""
         return self._problem or (None if self._tls is None else self._tls.problem)
-
-    @property
-    def restart(self) -> tuple[str, ...]:
-        """The keys whose change waits for a restart."""
-        return self._restart
 
     def current(self) -> ApiSettings:
         """What is in force; the policy is as new as its file."""
@@ -107,13 +92,13 @@ class SettingsFile:
         except Failure as error:
             self._errors += 1
             self._problem = error.message
-            _log.error("the configuration of before stays in force (%s): %s", self._version, error.message)
+            _log.error("the configuration of before stays in force (%s): %s", self.version, error.message)
             return False
         kept = {key: getattr(started, key) for key in RESTART_ONLY}
         if isinstance(started.policy_source, PolicyFiles) and isinstance(fresh.policy_source, PolicyFiles):
             started.policy_source.check = fresh.policy_source.check  # by the tokens that are in force now
         self._base = replace(fresh, **kept, tls=tls, policy_source=started.policy_source, source=started.source)
-        self._loaded, self._version, self._problem, self._restart = self._clock(), version, None, tuple(restart)
+        self.loaded, self.version, self._problem, self.restart = self._clock(), version, None, tuple(restart)
         _log.warning("%s: read again, in force: %s", self.place, version)
         if restart:
             _log.warning("%s: a change of %s waits for a restart", self.place, ", ".join(restart))

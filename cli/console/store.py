@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
 
 from cli.console.errors import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import sqlalchemy as sa
     from sqlalchemy.exc import SQLAlchemyError
 
+T = TypeVar("T")
 
 # A file that is so large that it takes longer is looked at as far as that: a server shall be back soon.
 _CHECK_S = 5.0
@@ -45,6 +49,24 @@ def open_store(url: str, create: bool = False) -> sa.Engine:
             f"run `foreshock db migrate --db {shown(url)}`"
         )
     return engine
+
+
+def change_store(url: str, change: Callable[[sa.Connection, datetime], T], refusal: type[Exception]) -> T:
+    """What `change` gives, in one transaction, of the present moment.
+
+    Raises:
+        Failure: as of `open_store`; or the words of a `refusal`, and nothing is changed.
+    """
+    from store.database.connections import writing
+
+    engine = open_store(url)
+    try:
+        with writing(engine).begin() as connection:
+            return change(connection, datetime.now(UTC))
+    except refusal as error:
+        raise Failure(str(error)) from error
+    finally:
+        engine.dispose()
 
 
 def shown(url: str) -> str:

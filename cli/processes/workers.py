@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -40,14 +39,6 @@ def give_way(nice: int, parent: int) -> str:
     if os.getppid() != parent:  # it was gone before
         sys.exit(1)
     return "server"
-
-
-def user_name() -> str:
-    """Who runs the command, for the audit."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "cli"
 
 
 def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,8 +16,8 @@ from typing import Any
 
 from goodput.formulas.shape import Shape, shape_of
 from goodput.ledger import Ledger
-from goodput.wall_time.attempts import nodes_of
 from store.catalog_rows import rows
+from store.records.hostlist import hosts
 from store.records.job import Job
 
 
@@ -85,7 +85,7 @@ def facts_from(ledger: Ledger, jobs: Sequence[Job], models: Mapping[str, str | N
 def newest_nodes(jobs: Sequence[Job]) -> frozenset[str]:
     """The nodes of the newest started job."""
     started = [(job.start, job.node_list) for job in jobs if job.start is not None]
-    return nodes_of(max(started)[1]) if started else frozenset()
+    return hosts(max(started)[1]) if started else frozenset()
 
 
 def mfu_json(run: str, facts: RunFacts, shapes: Mapping[str, Shape]) -> dict[str, Any]:

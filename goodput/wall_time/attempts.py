@@ -13,8 +13,8 @@ from typing import Any
 from goodput.log.training_log import Session, TrainingLine
 from goodput.timeline import HOUR_MS, Bucket, Segment, from_ms, to_ms
 from goodput.wall_time.saves import AttemptProgress
-from store.records.event import Cause, Device, Event, RecordError, format_time
-from store.records.hostlist import expand
+from store.records.event import Cause, Device, Event, format_time
+from store.records.hostlist import hosts
 from store.records.job import Job
 from store.records.verdict import Verdict
 
@@ -129,17 +129,9 @@ def _from_job(job: Job, until_ms: int | None) -> RunAttempt | None:
         start_ms=start,
         end_ms=end,
         state="RUNNING" if hidden else word,
-        nodes=frozenset() if start is None else nodes_of(job.node_list),
+        nodes=frozenset() if start is None else hosts(job.node_list),
         node_count=job.nodes,
     )
-
-
-def nodes_of(node_list: str) -> frozenset[str]:
-    """The hosts of a hostlist; none where the text is broken, so that one job cannot stop the account."""
-    try:
-        return frozenset(expand(node_list))
-    except RecordError:
-        return frozenset()
 
 
 def _cut_at_ends(log: Sequence[Session], attempts: Sequence[RunAttempt]) -> list[Session]:

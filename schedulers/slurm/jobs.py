@@ -9,8 +9,7 @@ import re
 from schedulers.reconcile.actuator import JobOrder, OrderReport
 from schedulers.slurm.commands import CommandResult, SlurmCommands, SlurmSettings
 from schedulers.slurm.node import is_ident, is_name, read_text
-from store.records.event import RecordError
-from store.records.hostlist import expand
+from store.records.hostlist import hosts
 
 _JOB = re.compile(r"\d{1,12}(?:_\d{1,9})?(?:\+\d{1,9})?", re.ASCII)
 _MARK = re.compile(r"\s*\[foreshock: swap [^\]]*\]")
@@ -34,7 +33,7 @@ def ask_job(order: JobOrder, settings: SlurmSettings, commands: SlurmCommands) -
         return OrderReport(order.job, "absent" if _GONE in said.error else "retry", said.error)
     if _word(said.out, "JobState") not in _RUNNING:
         return OrderReport(order.job, "absent", f"it is {_word(said.out, 'JobState')}")
-    if order.node not in _nodes(said.out):
+    if order.node not in hosts(_word(said.out, "NodeList")):
         return OrderReport(order.job, "absent", f"it does not run on {order.node} any more")
     if order.action == "checkpoint":
         signal = f"--signal={settings.checkpoint_signal}"
@@ -96,10 +95,3 @@ def _report(order: JobOrder, said: CommandResult) -> OrderReport:
 def _word(text: str, key: str) -> str:
     found = re.search(rf"(?:^|\s){key}=(\S*)", text)
     return found[1] if found else ""
-
-
-def _nodes(job: str) -> frozenset[str]:
-    try:
-        return frozenset(expand(_word(job, "NodeList")))
-    except RecordError:
-        return frozenset()

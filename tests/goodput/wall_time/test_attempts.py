@@ -6,7 +6,8 @@ import pytest
 
 from goodput.log.training_log import Session, TrainingLine, sessions
 from goodput.timeline import to_ms
-from goodput.wall_time.attempts import RESTARTED, RunAttempt, attempts_of, nodes_of
+from goodput.wall_time.attempts import RESTARTED, RunAttempt, attempts_of
+from store.records.hostlist import hosts
 from store.records.job import Job
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
@@ -103,8 +104,8 @@ def test_times_in_the_wrong_order_are_put_right(broken: Job, start: float, end: 
 def test_what_names_no_time_is_no_attempt_and_a_broken_hostlist_has_no_nodes() -> None:
     """Neither stops the account."""
     assert attempts_of([job(None, None)], []) == []
-    assert nodes_of("gpu-[1-") == frozenset()
-    assert nodes_of("gpu-[1-2]") == {"gpu-1", "gpu-2"}
+    assert hosts("gpu-[1-") == frozenset()
+    assert hosts("gpu-[1-2]") == {"gpu-1", "gpu-2"}
 
 
 def test_a_start_that_no_scheduler_knows_begins_with_its_first_step() -> None:
