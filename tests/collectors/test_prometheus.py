@@ -106,6 +106,15 @@ def test_a_real_prometheus_gives_roll_ups_and_rises(
         wait_for("the first values are recorded", lambda: has("foreshock:ecc_sbe:last == 7"))
         collector = PrometheusCollector(f"{url}#delay_s=0", SourceSettings("mon-1"))
         collector.open({"done_s": int(time.time())})
+        seen: set[int] = set()  # a change is told of one second, and the collector reads each other one
+
+        def changes_are_recorded() -> bool:
+            server.page = dcgm(51 if time.time() % 4 < 2 else 50, 7)
+            if has("foreshock:gpu_temp_c:changes >= 1"):
+                seen.add(int(time.time()) % 2)
+            return len(seen) == 2
+
+        wait_for("changes of the temperature are recorded", changes_are_recorded)
         server.page = dcgm(60, 9)
         wait_for("the rise is recorded", lambda: has("foreshock:ecc_sbe:last == 9"))
         wait_for("and the new temperature alone", lambda: has("foreshock:gpu_temp_c:min >= 60"))
