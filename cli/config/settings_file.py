@@ -45,7 +45,8 @@ class SettingsFile:
         self._started = self._base = started
         self._merged = (started, started.policy, started)
         self._read, self._file, self._tls, self._clock = read, file, tls, clock
-        self.loaded, self.version = clock(), _version_of(file)
+        self.loaded = clock()  # when it came into force
+        self.version = _version_of(file)  # twelve hex digits of the content that is in force
         self._errors = 0
         self._problem: str | None = None
         self.restart: tuple[str, ...] = ()  # the keys whose change waits for a restart

@@ -30,26 +30,38 @@ def test_every_scheme_names_a_class_that_is_there() -> None:
         assert scheme.form.startswith(name)
 
 
-def test_only_what_a_sidecar_reads_is_loaded() -> None:
-    """A node's memory is small: a sidecar of the kernel log needs no other source, and nothing that servers check."""
-    code = (
-        "import sys\nfrom collectors.collector import SourceSettings\n"
-        "from collectors.agent import sidecar\n"
-        "from collectors.registry import make_collector\nmake_collector('kmsg', SourceSettings(node='n'))\n"
-        "print(*sys.modules)"
-    )
+def _loaded(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after some code."""
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=patience(60)
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience(60),
     )
-    loaded = set(done.stdout.split())
+    return set(done.stdout.split())
+
+
+def test_only_what_a_sidecar_reads_is_loaded() -> None:
+    """A node's memory is small: the kernel log needs no HTTP client and no follower of files."""
+    loaded = _loaded(
+        "from collectors.collector import SourceSettings\n"
+        "from collectors.registry import make_collector\nmake_collector('kmsg', SourceSettings(node='n'))"
+    )
     assert "collectors.sources.kmsg" in loaded
     assert not loaded & {
         "collectors.files.follow",
         "collectors.sources.scrape",
         "collectors.sources.journal",
-        "msgspec",
-        "importlib.resources",
+        "urllib.request",
     }
+
+
+def test_a_sidecar_loads_nothing_that_servers_check_with() -> None:
+    """Its heartbeat is a plain object, its catalogues are files: a library for either is a megabyte of each node."""
+    loaded = _loaded("import collectors.agent.sidecar, parsers.formats.kernel")
+    assert "collectors.ship.heartbeat" in loaded
+    assert not loaded & {"msgspec", "importlib.resources"}
 
 
 @pytest.mark.parametrize(
