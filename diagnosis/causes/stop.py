@@ -144,7 +144,8 @@ def _newest_sign(connection: sa.Connection) -> datetime | None:
     query = sa.select(sa.func.max(events.c.time, type_=schema.UtcTime()))
     newest += [connection.scalar(query.where(events.c.kind == kind)) for kind in _PROGRAM_SIGNS]
     known = max((moment for moment in newest if moment is not None), default=None)
-    return known or connection.scalar(query.where(events.c.kind == _WAITS))
+    waits: datetime | None = connection.scalar(query.where(events.c.kind == _WAITS)) if known is None else None
+    return known or waits
 
 
 def ended(jobs: Sequence[Job]) -> list[Job]:
