@@ -50,6 +50,12 @@ _ASYNC = re.compile(
     r"NET/IB : (?:(?P<name>[\w.-]{1,64}):\d{1,3} )?(?:Got )?(?P<event>async fatal|(?:non-fatal )?async) event",
     re.ASCII,
 )
+# What every rank says when a subnet manager starts or changes hands (rdma-core, libibverbs/enum_strs.c): no trouble.
+_HARMLESS = re.compile(
+    r" event ?: (?:client reregistration|(?:GID table|SM|LID|P_Key) change|communication established"
+    r"|send queue drained|last WQE reached)",
+    re.ASCII,
+)
 _IBV = re.compile(r"Call to (?P<call>ibv_\w{1,60}) failed", re.ASCII)
 _CUDA = re.compile(r"Cuda failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
 # NCCL's multicast over the NVSwitches: what cannot be bound, says NCCL, is the Fabric Manager's or a switch's fault.
@@ -115,6 +121,8 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
             "nccl_ib_completion", message, "training_error", "fabric", node=node, attributes=_fields(match)
         )
     if match := _ASYNC.search(text):
+        if _HARMLESS.search(text, match.start()):
+            return None
         grave = match["event"] == "async fatal"
         fields = {"name": match["name"]} if match["name"] else {}
         return ErrorReport(

@@ -164,6 +164,8 @@ def test_the_words_of_an_ending_tell_its_cause(line: str, error: str, cause: str
     "line",
     [
         "n1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB",
+        "n1:1:2 [0] a.cc:1 NCCL WARN NET/IB : mlx5_1:1 Got async event : client reregistration",
+        "n1:1:2 [0] a.cc:1 NCCL WARN NET/IB : mlx5_1:1 Got non-fatal async event: GID table change(18)",
         "n1:1:2 [0] a.cc:1 NCCL WARN NET/Plugin: Failed to find ncclNetPlugin symbol",
         "n1:1:2 [0] a.cc:1 NCCL WARN Call to bind failed: Address already in use",
         "[NeMo W 2025-08-19 14:27:47 rerun_state_machine:239] RerunStateMachine initialized in mode RerunMode.DISABLED",
