@@ -47,7 +47,8 @@ def diagnose(url: str, run: str | None, at: str | None, price: GpuHourPrice | No
                 f"run {run!r} has no interruption" if run else "the database holds no interrupted run and no incident"
             )
             by = "" if at is None else f" by {at}"
-            raise Failure(f"{what}{by}: ingest its jobs.csv and kernel logs, or name another")
+            also = ", or ask with --at T how things stood then" if at is None and run is None else ", or name another"
+            raise Failure(f"{what}{by}: ingest its jobs.csv and kernel logs{also}")
         stakes = read_stakes(connection, scene.jobs, scene.stop.end)
         saves = saves_at(connection, scene.stop.run, scene.stop.end) if scene.stop.run else (None, None)
     verdicts = [with_stake(one, stakes) for one in explain(scene)]

@@ -20,6 +20,8 @@ BLIND_WINDOW = timedelta(minutes=30)
 MARGIN = timedelta(seconds=60)
 # What programs say when something keeps them from working.
 _PROGRAM_SIGNS = ("training_error", "straggler", "rank_missing", "rank_slow", "node_slow", "numbers_wrong")
+# Ranks that wait in a collective: no incident yet.
+_WAITS = "collective_wait"
 # A cause that lies further back was survived until then.
 LONGEST = timedelta(hours=6)
 # A running job that printed nothing for so long, and for so many of its own paces, hangs.
@@ -141,7 +143,9 @@ def _newest_sign(connection: sa.Connection) -> datetime | None:
     newest = [connection.scalar(sa.select(sa.func.max(schema.incidents.c.end, type_=schema.UtcTime())))]
     query = sa.select(sa.func.max(events.c.time, type_=schema.UtcTime()))
     newest += [connection.scalar(query.where(events.c.kind == kind)) for kind in _PROGRAM_SIGNS]
-    return max((moment for moment in newest if moment is not None), default=None)
+    known = max((moment for moment in newest if moment is not None), default=None)
+    waits: datetime | None = connection.scalar(query.where(events.c.kind == _WAITS)) if known is None else None
+    return known or waits
 
 
 def ended(jobs: Sequence[Job]) -> list[Job]:

@@ -27,6 +27,8 @@ from parsers.text.table import TableReader
 from store.records.event import Attribute, Event, format_time
 
 _KEY = re.compile(r"(?:^|(?<=\s))([A-Z][A-Za-z:/_]{1,40})=", re.ASCII)
+# A row without its header, and the columns that squeue prints unasked: the table reader says how to ask.
+_ODD_TABLE = re.compile(r"\d[\w\[\],%-]{0,40}\||\s*JOBID\s", re.ASCII)
 _WAITS = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
@@ -79,7 +81,7 @@ class SqueueParser:
                 self._keys(text)
             else:
                 yield from self._taken()
-        elif self._in_table or "JOBID|" in text or "|JOBID" in text:
+        elif self._in_table or "JOBID|" in text or "|JOBID" in text or _ODD_TABLE.match(text):
             self._in_table = True
             for row in self._table.feed(text, line):
                 yield from self._event({key: row.fields.get(names[1], "") for key, names in _COLUMNS.items()}, row.line)

@@ -101,7 +101,8 @@ _WAIT_SHARE = 0.01
 _SAVES = frozenset({"saving", "scheduled", "saved", "handed"})
 # A bar is written over with carriage returns, and what another logger or rank says may follow it without a line's end.
 _PARTS = re.compile(
-    r"\r|(?<=\])(?=\[(?:(?:INFO|WARNING|ERROR)\||rank\d|[EWF]\d{0,4} |NeMo |20\d\d-)|WARNING:|ERROR:|Traceback)"
+    r"\r|(?<=\])(?=\[(?:(?:INFO|WARNING|ERROR)\||rank\d|[EWF]\d{0,4} |NeMo |20\d\d-)|WARNING:|ERROR:|Traceback"
+    r"|(?:slurmstepd|srun): error: |(?:HW Exception|Memory access fault) by GPU )"
     r"|(?<= )(?=(?:WARNING|ERROR):torch\.)",
     re.ASCII,
 )

@@ -197,7 +197,8 @@ class TableReader:
         """
         if self._strays and not self.names:
             self._strays = 0
-            raise ParseError(f"no header line: write the table with `{self.command}`, without -n")
+            option = "-n" if self.command.startswith("sacct") else "-h"
+            raise ParseError(f"no header line: write the table with `{self.command}`, without {option}")
         self._give_up_part()
         return self._ready()
 

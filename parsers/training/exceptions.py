@@ -50,6 +50,12 @@ _ASYNC = re.compile(
     r"NET/IB : (?:(?P<name>[\w.-]{1,64}):\d{1,3} )?(?:Got )?(?P<event>async fatal|(?:non-fatal )?async) event",
     re.ASCII,
 )
+# What every rank says when a subnet manager starts or changes hands (rdma-core, libibverbs/enum_strs.c): no trouble.
+_HARMLESS = re.compile(
+    r" event ?: (?:client reregistration|(?:GID table|SM|LID|P_Key) change|communication established"
+    r"|send queue drained|last WQE reached)",
+    re.ASCII,
+)
 _IBV = re.compile(r"Call to (?P<call>ibv_\w{1,60}) failed", re.ASCII)
 _CUDA = re.compile(r"Cuda failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
 # NCCL's multicast over the NVSwitches: what cannot be bound, says NCCL, is the Fabric Manager's or a switch's fault.
@@ -115,6 +121,8 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
             "nccl_ib_completion", message, "training_error", "fabric", node=node, attributes=_fields(match)
         )
     if match := _ASYNC.search(text):
+        if _HARMLESS.search(text, match.start()):
+            return None
         grave = match["event"] == "async fatal"
         fields = {"name": match["name"]} if match["name"] else {}
         return ErrorReport(
@@ -140,7 +148,7 @@ NCCL = ErrorReader(
 
 _RAISED = re.compile(
     r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
-    r"(?:Error|Exception|Exit|Interrupt)(?:_[A-Z]\w{1,40})?): (?P<text>.*)",
+    r"(?:Error|Exception|Exit|Interrupt)(?:_[A-Z]\w{1,40})?)(?:: (?P<text>.*)|\s*$)",
     re.ASCII,
 )
 _WHAT = re.compile(r"\s{0,8}what\(\):  ?(?P<text>.+)", re.ASCII)
@@ -157,6 +165,8 @@ _CUDA_ERROR = re.compile(
     r"|device is in an unavailable state).{0,200})",
     re.ASCII,
 )
+# AMD's runtime ends the program: an address that is not its own, or a GPU that hangs, for whatever reason.
+_ROCM = re.compile(r"(?P<what>Memory access fault|HW Exception) by GPU node-\d{1,4}\b.{0,300}", re.ASCII)
 # Megatron-LM's check of its gradients: the program's, or a GPU that computes wrongly.
 _NAN = re.compile(
     r"[Rr]ank (?P<rank>\d{1,7}): found (?:NaN|Inf) in local .{0,200}?Device: (?P<device>\d{1,4}), "
@@ -182,7 +192,7 @@ def read_python(text: str) -> ErrorReport | None:
         fields = numbers({"rank": match["rank"], "device": match["device"]})
         return ErrorReport("nan_found", match[0][:MAX_MESSAGE], node=match["node"], attributes=fields, traceback=True)
     if match := _RAISED.match(text):
-        name, message = match["name"].rpartition(".")[2], f"{match['name']}: {match['text']}"
+        name, message = match["name"].rpartition(".")[2], match[0][match.start("name") :]
         return ErrorReport(name, message.strip()[:MAX_MESSAGE], variant=variant_of(name, message), traceback=True)
     if match := _DRIVER_ERROR.search(text):
         return ErrorReport(match["name"], match[0].strip()[:MAX_MESSAGE], variant=_driver_variant(match))
@@ -190,6 +200,8 @@ def read_python(text: str) -> ErrorReport | None:
         return ErrorReport("c10_error", match["text"].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
     if match := _FATAL.match(text):
         return ErrorReport("fatal_python_error", match[0].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
+    if match := _ROCM.search(text):
+        return _rocm(match)
     if match := _CUDA_ERROR.search(text):
         return ErrorReport("cuda_error", match[0].strip()[:MAX_MESSAGE], variant="hardware")
     if match := _UNEXPECTED.search(text):
@@ -202,6 +214,13 @@ def _driver_variant(match: re.Match[str]) -> str:
     if match["name"] in ("CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ILLEGAL_ADDRESS"):
         return "application"
     return "fabric" if match["name"] == "CUDA_ERROR_SYSTEM_NOT_READY" else "hardware"
+
+
+def _rocm(match: re.Match[str]) -> ErrorReport:
+    """A program that AMD's runtime ended; its number of a node counts processors too, so no device is named."""
+    ours = match["what"] == "Memory access fault"
+    name, variant = ("rocm_memory_fault", "application") if ours else ("rocm_hw_exception", "")
+    return ErrorReport(name, match[0].strip()[:MAX_MESSAGE], variant=variant)
 
 
 def _replayed(match: re.Match[str]) -> ErrorReport:
@@ -226,7 +245,7 @@ PYTHON = ErrorReader(
     name="python",
     signs=(
         *("rror", "xception", "Exit", "Interrupt", "what():"),
-        *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch"),
+        *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch", "by GPU node-"),
     ),
     read=read_python,
 )

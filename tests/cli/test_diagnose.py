@@ -169,6 +169,16 @@ def test_without_a_run_the_cluster_is_the_subject(engine: sa.Engine) -> None:
     )
 
 
+def test_ranks_that_wait_are_explained_before_anything_has_stopped(engine: sa.Engine) -> None:
+    """A hang that goes on, with neither a job that ended nor an incident."""
+    standing = {"run": "llm", "group": "dp", "ranks": "0-3", "local_ranks": "0:0;1:1;2:2;3:3", "world": 4}
+    standing |= {"last_enqueued": "71:2;72:0-1,3", "last_completed": 71, "stopped": "2"}
+    url = told(engine, [Event(at(100), "gpu-001", "ranks", "collective_wait", attributes=standing)], [])
+    result = run("diagnose", "--db", url)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "gpu-001/gpu2" in result.stdout
+
+
 @pytest.mark.parametrize("moment", ["soon", "2025-13-01", "", "12:00"])
 def test_a_wrong_moment_is_refused_with_the_form_that_is_meant(url: str, moment: str) -> None:
     """For each command that takes one."""

@@ -147,6 +147,8 @@ def test_an_event_is_told_again_only_when_it_happens_again() -> None:
         ("Ext4Error", "EXT4-fs error (device md0): x", "fs_error", "error"),
         ("FrequentKubeletRestart", "x", "node_service", "warning"),
         ("SomethingNew", "x", "health_event", "warning"),
+        ("InvalidDiskCapacity", "invalid capacity 0 on image filesystem", "node_service", "info"),
+        ("CgroupV1", "Cgroup v1 support is in maintenance mode, please migrate to Cgroup v2.", "node_service", "info"),
     ],
 )
 def test_reasons_of_nodes_are_our_kinds(reason: str, message: str, kind: str, severity: str) -> None:

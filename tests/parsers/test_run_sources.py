@@ -283,6 +283,24 @@ def test_jobs_of_slurmrestd_bear_numbers_within_objects() -> None:
     assert found.start.timestamp() == 1740787260
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["123|llm|RUNNING|2025-03-01T04:00:00|2025-03-01T04:05:06|2025-03-03T04:05:06|2|gpu-[017-018]"],
+        [
+            "   JOBID PARTITION  NAME  USER ST    TIME  NODES NODELIST(REASON)",
+            "     123       gpu   llm  root  R 1:00:00 2 x",
+        ],
+    ],
+)
+def test_a_queue_in_another_layout_says_how_to_print_it(lines: list[str]) -> None:
+    """It gave nothing, and said nothing."""
+    errors: list[str] = []
+    assert decoded("squeue", lines, errors) == []
+    assert len(errors) == 1
+    assert errors[0].endswith("write the table with `squeue -o '%i|%j|%T|%V|%S|%e|%D|%N'`, without -h")
+
+
 def test_a_time_that_is_none_is_an_error() -> None:
     """The rest of the queue is read."""
     errors: list[str] = []

@@ -169,7 +169,7 @@ def test_errors_name_what_is_wrong_and_the_rest_is_read() -> None:
         "4: hostlist 'gpu[3': a bracket",
     ]
     assert decode("gpu1 down Unknown")[1] == [
-        "1: no header line: write the table with `sinfo -N -o '%N|%T|%E|%H|%u'`, without -n"
+        "1: no header line: write the table with `sinfo -N -o '%N|%T|%E|%H|%u'`, without -h"
     ]
 
 

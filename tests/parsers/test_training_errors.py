@@ -9,6 +9,7 @@ from parsers.text.parser import Context, parse
 from parsers.training.error_report import MAX_ERRORS, MAX_LINES, ErrorReader
 from store.records.event import Event
 
+HANG = ("rocm_hw_exception", "unknown", "error")
 GLOG = "[rank{0}]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank {0}] "
 
 
@@ -44,6 +45,23 @@ def test_every_reader_is_registered_once() -> None:
         ("KeyError: 'tokens'", "KeyError", "application", "error"),
         ("AssertionError: batch size", "AssertionError", "application", "error"),
         ("RuntimeError: something else", "RuntimeError", "unknown", "error"),
+        ("AssertionError", "AssertionError", "application", "error"),
+        ("[rank3]: KeyboardInterrupt", "KeyboardInterrupt", "unknown", "warning"),
+        (
+            "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
+            "RendezvousTimeoutError",
+            "unknown",
+            "error",
+        ),
+        (
+            "Memory access fault by GPU node-1 (Agent handle: 0x556e9b7e3360) on address 0x7f52c3f5f000. Reason: Page "
+            "not present or supervisor privilege.",
+            "rocm_memory_fault",
+            "application",
+            "error",
+        ),
+        ("HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang", *HANG),
+        (" 41%|████    | 366/903 [5:15:39<6:53:09, 46.16s/it]HW Exception by GPU node-9 reason :GPU Hang", *HANG),
         ("ConnectionResetError: [Errno 104] Connection reset by peer", "ConnectionResetError", "unknown", "error"),
         (
             "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, ncclRemoteError: remote process exited "
@@ -119,6 +137,13 @@ def test_every_reader_is_registered_once() -> None:
         ),
         ("srun: error: n1: tasks 0-7: Bus error (core dumped)", "task_killed", "unknown", "error"),
         (
+            " 41%|████    | 366/903 [5:15:39<6:53:09, 46.16s/it]slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT "
+            "2025-03-01T04:20:00 DUE TO TIME LIMIT ***",
+            "time_limit",
+            "unknown",
+            "warning",
+        ),
+        (
             "mpirun noticed that process rank 3 with PID 4711 on node n1 exited on signal 9 (Killed).",
             "task_killed",
             "unknown",
@@ -139,6 +164,8 @@ def test_the_words_of_an_ending_tell_its_cause(line: str, error: str, cause: str
     "line",
     [
         "n1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB",
+        "n1:1:2 [0] a.cc:1 NCCL WARN NET/IB : mlx5_1:1 Got async event : client reregistration",
+        "n1:1:2 [0] a.cc:1 NCCL WARN NET/IB : mlx5_1:1 Got non-fatal async event: GID table change(18)",
         "n1:1:2 [0] a.cc:1 NCCL WARN NET/Plugin: Failed to find ncclNetPlugin symbol",
         "n1:1:2 [0] a.cc:1 NCCL WARN Call to bind failed: Address already in use",
         "[NeMo W 2025-08-19 14:27:47 rerun_state_machine:239] RerunStateMachine initialized in mode RerunMode.DISABLED",
@@ -146,6 +173,8 @@ def test_the_words_of_an_ending_tell_its_cause(line: str, error: str, cause: str
         "[default] worker group successfully finished. Waiting 300 seconds for other agents to finish.",
         "UserWarning: an Error: is only mentioned",
         "the word ValueError: in a sentence",
+        "ValueError in a sentence",
+        "Retry on ConnectionError",
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
         "host      : gpu-017",
     ],

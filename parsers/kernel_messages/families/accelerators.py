@@ -239,9 +239,13 @@ ASCEND = MessageFamily(
 
 
 _HABANALABS_HEAD = re.compile(
-    r"(?:habanalabs|accel) (?:(?:hl|accel)(?P<index>\d{1,4})|(?P<pci>[0-9a-fA-F:.]{7,16})): "
+    r"(?:habanalabs: (?=Failed to init)|(?:habanalabs|accel) (?:(?:hl|accel)(?P<index>\d{1,4})"
+    r"|(?P<pci>[0-9a-fA-F:.]{7,16})): )"
     r"(?:(?P<unit>[A-Z][A-Z0-9_]{2,80}): )?",
     re.ASCII,
+)
+_HABANALABS_UNUSABLE = (
+    r"Failed to initialize (?:hl|accel)(?P<index>\d{1,4})\. Device (?:(?P<pci>[0-9a-f:.]{7,16}) )?is NOT usable"
 )
 _HABANALABS_FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (kind, variant, re.compile(pattern, re.ASCII))
@@ -253,7 +257,8 @@ _HABANALABS_FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("habana_heartbeat_lost", "", r"Device heartbeat failed!"),
         ("gpu_reset", "begin", r"Going to (?:reset|RESET) device(?:!|$|\n)"),
         ("gpu_reset", "succeeded", r"Successfully finished resetting the"),
-        ("gpu_reset", "failed", r"Failed to reset! Device is NOT usable"),
+        ("gpu_reset", "failed", r"(?:(?P<pci>[0-9a-f:.]{7,16}) )?Failed to reset! Device is NOT usable"),
+        ("gpu_init_failure", "", _HABANALABS_UNUSABLE),
     )
 )
 _HABANALABS_NUMBERS = frozenset({"critical", "hbm", "mc"})
@@ -269,6 +274,8 @@ def decode_habanalabs(message: str) -> Event | None:
             attributes: dict[str, Attribute] = {"unit": head["unit"]} if head["unit"] else {}
             attributes |= {name: int(value) for name, value in match.groupdict().items() if name in _HABANALABS_NUMBERS}
             corrected = variant == "uncorrectable" and (head["unit"] or "").endswith("SERR")
+            named = match.groupdict()
+            pci, index = (head[name] or named.get(name) for name in ("pci", "index"))
             event = Event(
                 time=None,
                 node=None,
@@ -276,8 +283,8 @@ def decode_habanalabs(message: str) -> Event | None:
                 kind=kind,
                 device=Device(
                     type="hpu",
-                    pci=canonical_pci(head["pci"]) if head["pci"] else None,
-                    index=int(head["index"]) if head["index"] else None,
+                    pci=canonical_pci(pci) if pci else None,
+                    index=int(index) if index else None,
                 ),
                 message=message[head.end() :].strip(),
                 attributes=attributes,
@@ -295,7 +302,7 @@ HABANALABS = MessageFamily(
         "Going to reset device",
         "Going to RESET device",
         "Successfully finished resetting the",
-        "Device is NOT usable",
+        "is NOT usable",
     ),
     decode=decode_habanalabs,
 )

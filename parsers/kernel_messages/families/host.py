@@ -43,7 +43,8 @@ LOCKUP_FORMS = (
     ),
     MessageForm(
         "hard LOCKUP on ",
-        r"(?:NMI )?(?:watchdog: )?(?:Watchdog|CPU \d{1,5}) detected hard LOCKUP on (?:cpu (?P<cpu>\d{1,5})|other CPUs)",
+        r"(?:NMI )?(?:watchdog: )?(?:(?:CPU\d{1,5}: )?Watchdog|CPU \d{1,5}) detected hard LOCKUP on "
+        r"(?:cpu (?P<cpu>\d{1,5})|other CPUs)",
         "hard_lockup",
         device="cpu",
     ),
@@ -109,7 +110,11 @@ LOCKUP_FORMS = (
     ),
     MessageForm("Oops: ", r"(?:Internal error: )?Oops: (?P<status>[0-9a-f]{4,16}) \[#\d{1,4}\]", "kernel_oops"),
     MessageForm("Oops: ", r"Oops: (?P<error>[a-z][\w ]{1,40})[:,].{0,120}?\[#\d{1,4}\]", "kernel_oops"),
-    MessageForm("Oops - ", r"Internal error: (?P<error>Oops - [\w ]{1,40}): \d{1,16} \[#\d{1,4}\]", "kernel_oops"),
+    MessageForm(
+        "Internal error: ",
+        r"Internal error: (?P<error>[A-Za-z][\w /-]{1,60}): (?P<status>[0-9a-f]{1,16}) \[#\d{1,4}\]",
+        "kernel_oops",
+    ),
     MessageForm(
         "Marking clocksource",
         r"(?:clocksource: )?timekeeping watchdog on CPU(?P<cpu>\d{1,5}): Marking clocksource '(?P<name>\w{1,24})' as "

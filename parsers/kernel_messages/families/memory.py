@@ -103,6 +103,13 @@ MEMORY_FORMS = (
         "mce_detail",
         device="cpu",
     ),
+    # Without a number in braces it is what the firmware kept of an error before this boot (drivers/acpi/apei/bert.c).
+    MessageForm(
+        "[Hardware Error]: ",
+        r"\[Hardware Error\]: event severity: (?P<severity>fatal|recoverable)\b",
+        "ghes",
+        variant="previous",
+    ),
     MessageForm(
         "[Hardware Error]: ",
         rf"{_HARDWARE}(?:APEI generic hardware error status: )?(?:event )?severity: (?:\d, )?(?P<severity>fatal"

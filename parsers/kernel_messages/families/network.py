@@ -277,6 +277,21 @@ NETWORK_FORMS = (
         by="state",
     ),
     MessageForm(
+        ": Link ",
+        rf"(?P<driver>ionic) {PCI} (?P<name>[^\s:]{{1,40}}): Link (?P<state>down|up)(?:$| - \d{{1,6}} Gbps$)",
+        "net_link",
+        device="nic",
+        by="state",
+    ),
+    MessageForm(
+        " reset event",
+        rf"(?P<driver>bnxt_en) {PCI} (?P<name>[^\s:]{{1,40}}): (?:Firmware )?"
+        r"(?P<state>fatal|non-fatal|Fatal|Non-fatal) (?:firmware )?reset event\b",
+        "net_firmware_reset",
+        device="nic",
+        by="state",
+    ),
+    MessageForm(
         "NETDEV WATCHDOG: ",
         rf"{_FABRIC_DRIVERS} {PCI} (?P<name>[^\s:]{{1,40}}): NETDEV WATCHDOG: (?:CPU: (?P<cpu>\d{{1,5}}): )?transmit "
         r"queue (?P<queue>\d{1,6}) timed out(?: (?P<waited_ms>\d{1,12}) ms)?",

@@ -148,6 +148,13 @@ PCIE_FORMS = (
         "iommu_fault",
         device="pci",
     ),
+    # Of Arm's: a translation, size, access or permission fault; whose it is stands in numbers below it.
+    MessageForm(
+        "arm-smmu-v3.",
+        r"arm-smmu-v3 (?P<name>arm-smmu-v3\.[\w.-]{1,24}): event (?P<error>0x1[0-3]) received:$",
+        "iommu_fault",
+        device="pci",
+    ),
 )
 
 

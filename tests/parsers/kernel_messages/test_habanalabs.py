@@ -4,6 +4,9 @@ import pytest
 
 from parsers.kernel_messages.families.accelerators import HABANALABS, decode_habanalabs
 
+PCI = "0000:33:00.0"
+FAILED = ("gpu_init_failure", "error", 3, PCI, {})
+
 
 @pytest.mark.parametrize(
     ("message", "kind", "severity", "index", "pci", "attributes"),
@@ -62,6 +65,16 @@ from parsers.kernel_messages.families.accelerators import HABANALABS, decode_hab
         ("habanalabs hl0: Going to RESET device!", "gpu_reset", "warning", 0, None, {}),
         ("habanalabs hl0: Successfully finished resetting the 0000:19:00.0 device", "gpu_reset", "info", 0, None, {}),
         ("habanalabs hl0: Failed to reset! Device is NOT usable", "gpu_reset", "fatal", 0, None, {}),
+        ("accel accel3: 0000:33:00.0 Failed to reset! Device is NOT usable", "gpu_reset", "fatal", 3, PCI, {}),
+        (
+            f"habanalabs {PCI}: Failed to initialize hl3. Device is NOT usable !",
+            "gpu_init_failure",
+            "error",
+            3,
+            PCI,
+            {},
+        ),
+        (f"habanalabs: Failed to initialize accel3. Device {PCI} is NOT usable!", *FAILED),
     ],
 )
 def test_each_fault_of_the_driver_is_told(  # a table's columns

@@ -61,6 +61,7 @@ def test_who_is_stuck_and_for_how_long(message: str, kind: str, process: str, pi
     ("message", "kind", "severity"),
     [
         ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 12", "hard_lockup", "fatal"),
+        ("watchdog: CPU3: Watchdog detected hard LOCKUP on cpu 4", "hard_lockup", "fatal"),
         ("watchdog: Watchdog detected hard LOCKUP on cpu 3dModules linked in:", "hard_lockup", "fatal"),
         ("rcu: INFO: rcu_sched self-detected stall on CPU", "rcu_stall", "error"),
         ("INFO: rcu_sched self-detected stall on CPU { 3}  (t=60000 jiffies g=1 c=1 q=0)", "rcu_stall", "error"),
@@ -85,6 +86,8 @@ def test_who_is_stuck_and_for_how_long(message: str, kind: str, process: str, pi
         ("Oops: 0002 [#1] SMP NOPTI", "kernel_oops", "error"),
         ("Internal error: Oops: 0000000096000005 [#1] SMP", "kernel_oops", "error"),
         ("Internal error: Oops - BUG: 0 [#1] SMP", "kernel_oops", "error"),
+        ("Internal error: Oops - BUG: 00000000f2000800 [#1] PREEMPT SMP", "kernel_oops", "error"),
+        ("Internal error: synchronous external abort: 0000000096000410 [#1] SMP", "kernel_oops", "error"),
         ("Unable to handle kernel NULL pointer dereference at virtual address 0000000000000008", "kernel_oops", "error"),
         ("clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable because the skew is too large:", "clock_unstable", "warning"),
         ("Uhhuh. NMI received for unknown reason 3d on CPU 0.", "nmi", "warning"),

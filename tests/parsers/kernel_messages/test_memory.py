@@ -104,6 +104,20 @@ def test_the_firmwares_report_is_as_grave_as_it_says(word: str, severity: str) -
         assert (event.kind, event.severity) == ("ghes", severity)
 
 
+@pytest.mark.parametrize(
+    ("word", "severity"), [("fatal", "error"), ("recoverable", "error"), ("corrected", "warning"), ("info", "info")]
+)
+def test_what_the_firmware_kept_from_before_the_boot_is_no_fault_of_now(word: str, severity: str) -> None:
+    """The boot error record table, printed at a boot: without the number in braces that a live report bears."""
+    (event,) = decode(
+        "BERT: Error records from previous boot:",
+        f"[Hardware Error]: event severity: {word}",
+        f"[Hardware Error]:  Error 0, type: {word}",
+        "[Hardware Error]:   section type: unknown, 81212a96-09ed-4996-9471-8d729c8e69ed",
+    )
+    assert (event.kind, event.severity, event.attributes["severity"]) == ("ghes", severity, word)
+
+
 def test_a_report_over_a_device_is_of_that_device() -> None:
     """The PCIe section names it; the head says how grave it is."""
     (event,) = decode(

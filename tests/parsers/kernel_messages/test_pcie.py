@@ -223,6 +223,8 @@ def test_a_narrow_link_tells_both_widths(limit: str, now: int, capable: int) -> 
             "iommu_fault",
             "warning",
         ),
+        ("arm-smmu-v3 arm-smmu-v3.0.auto: event 0x10 received:", "iommu_fault", "warning"),
+        ("arm-smmu-v3 arm-smmu-v3.0.auto: event 0x0a received:", None, None),
         ("pcieport 0000:00:01.0: AER: enabled with IRQ 34", None, None),
         ("pcieport 0000:17:01.0: pciehp: Slot(1): Card present", None, None),
         ("pcieport 0000:17:01.0: pciehp: Slot(1): Link Down/Up ignored (recovered by DPC)", None, None),
