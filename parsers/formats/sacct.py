@@ -27,7 +27,7 @@ class SacctParser:
 
     def __init__(self, context: Context) -> None:
         self._stamps = Stamps(context)
-        self._table = TableReader(_is_header, "sacct -P")
+        self._table = TableReader(_is_header, "sacct -P", headless="-n")
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The jobs that this line ends.

@@ -33,7 +33,7 @@ class SacctmgrParser:
 
     def __init__(self, context: Context) -> None:
         self._stamps = Stamps(context)
-        self._table = TableReader(_is_header, "sacctmgr show event -P", free_text="Reason")
+        self._table = TableReader(_is_header, "sacctmgr show event -P", free_text="Reason", headless="-n")
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The outages that this line ends.

@@ -150,6 +150,7 @@ class TableReader:
     is_header: Callable[[frozenset[str]], bool]
     command: str
     free_text: str | None = None  # the column that may hold the separator itself
+    headless: str = "-h"  # the command's option that leaves the header out
     names: list[str] = field(default_factory=list)
     _separator: str = "|"
     _part: list[str] = field(default_factory=list)
@@ -197,8 +198,7 @@ class TableReader:
         """
         if self._strays and not self.names:
             self._strays = 0
-            option = "-n" if self.command.startswith("sacct") else "-h"
-            raise ParseError(f"no header line: write the table with `{self.command}`, without {option}")
+            raise ParseError(f"no header line: write the table with `{self.command}`, without {self.headless}")
         self._give_up_part()
         return self._ready()
 
