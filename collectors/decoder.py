@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from parsers.text.parser import UNREADABLE, Parser
+from parsers.text.parser import UNREADABLE, Parser, clean
 from parsers.trust import RefusedLineError
 from store.records.event import Attribute, Event, event_id
 from store.records.fault_catalog import with_kind_meaning
@@ -26,12 +26,16 @@ class Decoder:
         self._file = file
         self._events: list[Event] = []
         self._line = 0
+        self._passed: tuple[bytes, int] | None = None  # the last line of those that were passed over
         self.errors = 0
         self._refused: Counter[str] = Counter()
         self.flushed_line = 0  # the parser holds nothing back of the lines up to here
 
     def feed(self, text: str, line: int) -> None:
         """Decode one line; a broken one is counted and skipped."""
+        if self._passed is not None:
+            passed, self._passed = self._passed, None
+            self.feed(clean(passed[0]), passed[1])
         self._line = line
         self._decode(partial(self._parser.feed, text, line))
         if not getattr(self._parser, "holds", True):
@@ -41,6 +45,11 @@ class Decoder:
         """Whether of a block of whole lines, which come next, none need be fed but the last."""
         is_quiet: Callable[[bytes], bool] | None = getattr(self._parser, "is_quiet", None)
         return bool(block) and is_quiet is not None and not self.holding and is_quiet(block)
+
+    def pass_over(self, last: bytes, line: int) -> None:
+        """A quiet block was read: its last line is fed when another line is."""
+        self._passed = last, line
+        self._line = self.flushed_line = line
 
     def flush(self) -> None:
         """The source is quiet: nothing more belongs to what is held back."""
@@ -74,6 +83,11 @@ class Decoder:
         self._events.clear()
         self._refused.clear()
         self.errors = 0
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to take."""
+        return bool(self._events or self.errors or self._refused)
 
     def take(self) -> tuple[Event, ...]:
         """The events decoded since the last call."""

@@ -118,8 +118,8 @@ class Changes:
         at = 0
         while at < len(data):
             watch, mask, _cookie, length = _EVENT.unpack_from(data, at)
-            name = os.fsdecode(data[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0"))
             at += _EVENT.size + length
+            name = os.fsdecode(data[at - length : at].rstrip(b"\0")) if length else None
             if mask & _OVERFLOW:
                 touched |= {owner for owners in self._whose.values() for owner, _wanted in owners}
             touched |= {

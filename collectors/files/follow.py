@@ -76,6 +76,8 @@ _LOG = logging.getLogger("foreshock.sidecar")
 _TABLES = frozenset({"sacct", "sacctmgr"})
 # A file whose changes are heard of is looked at so often all the same: not every write is reported.
 UNHEARD_S = 2.0
+# Lines that say nothing are told of so late: a turn costs as much as reading them.
+_QUIET_S = 5.0
 # Files that were rotated unseen and are read at once; of more, the newest.
 _MOST_UNSEEN = 30
 # Finished files that are remembered: one that comes back is not read twice, and its inode's next file is another one.
@@ -152,13 +154,17 @@ class FileCollector:
             self._renew()
         if self._settled:  # whatever was there had been read
             self._wait(deadline)
+        quiet_until = deadline
         while True:
             self._find()
             read = self._read_tails()
-            turn = self._take()
-            if read or turn.events or time.monotonic() >= deadline or self.wake.is_set:
-                return turn
-            self._wait(deadline)
+            now = time.monotonic()
+            if read and quiet_until == deadline:
+                quiet_until = min(deadline, now + _QUIET_S)
+            if self._has_news() or now >= quiet_until or self.wake.is_set:
+                return self._take()
+            if self._settled or not read:
+                self._wait(quiet_until)
 
     def _wait(self, deadline: float) -> None:
         """For something to look at; no longer than to a moment of the monotonic clock."""
@@ -295,6 +301,10 @@ class FileCollector:
         more = {"origin": "file", "path": str(self._path)}
         origin = f"file:{place.identity}:{place.offset}:rest"
         self._gaps.append(gap(self._settings.node, datetime.now(UTC), origin, f"{self._path} {what}.", more))
+
+    def _has_news(self) -> bool:
+        """Whether there is more to tell than a number of lines."""
+        return bool(self._gaps or self._finished) or any(tail.has_news for tail in self._tails())
 
     def _take(self) -> CollectorTurn:
         """What the files gave since the last call, and where they stand."""

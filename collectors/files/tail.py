@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from collectors.decoder import Decoder
-from collectors.files.content import MARK_BYTES, FilePosition, mark_of, open_content
+from collectors.files.content import MARK_BYTES, FilePosition, PlainContent, mark_of, open_content
 from parsers.text.parser import MAX_LINE, Parser, clean
 from store.records.event import Event
 
@@ -104,6 +104,7 @@ class FileTail:
     ) -> None:
         self.path = path
         self._content = open_content(path)
+        self._is_plain = isinstance(self._content, PlainContent)  # one that is unpacked has no way back
         self._position = position
         self._splitter = LineSplitter(position.offset, position.line)
         identity = position.identity
@@ -114,7 +115,9 @@ class FileTail:
         if position.offset:
             self._rehearse(position)
         self.lines = 0
-        self._newest = b""  # the bytes before the place that was read to, where they are known
+        self._newest = b""  # the bytes before the last whole line's end, where they are known
+        self._before = b""  # the bytes before the place that was read to, where they are known
+        self._ahead: bytes | None = None  # what follows them, where that was read with them
         self._at_end = False
         self.broken = False  # it cannot be read any further
 
@@ -135,6 +138,10 @@ class FileTail:
 
     def is_same(self) -> bool:
         """Whether the file still is what was read: no shorter, and the same bytes before the position."""
+        if known := self._before:
+            data = self._content.read_at(self._splitter.read_offset - len(known), len(known) + _CHUNK)
+            self._ahead = data[len(known) :]
+            return data.startswith(known)
         size = self._content.size()
         if size is None:
             return True
@@ -144,10 +151,13 @@ class FileTail:
 
     def read(self) -> bool:
         """Decode what was appended, at most one chunk; False where there is nothing new."""
-        data = self._content.read_at(self._splitter.read_offset, _CHUNK)
+        ahead, self._ahead = self._ahead, None
+        data = self._content.read_at(self._splitter.read_offset, _CHUNK) if ahead is None else ahead
         self._at_end = len(data) < _CHUNK
         if not data:
             return False
+        if self._is_plain:
+            self._before = (self._before + data)[-MARK_BYTES:]
         before = self._splitter.line
         block = self._splitter.block(data)
         self._newest = b"" if block is None else block[-MARK_BYTES:]
@@ -156,7 +166,7 @@ class FileTail:
         elif self._decoder.is_quiet(block):
             last = block.rfind(b"\n", 0, -1) + 1
             self.lines += self._splitter.line - before
-            self._decoder.feed(clean(block[last:]), self._splitter.line)
+            self._decoder.pass_over(block[last:], self._splitter.line)
         else:
             self._feed(list(enumerate(block.split(b"\n")[:-1], before + 1)))
         return True
@@ -175,6 +185,11 @@ class FileTail:
     def flush(self) -> None:
         """The file is quiet: nothing more belongs to what the parser holds back."""
         self._decoder.flush()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the lines since the last `take` gave anything but their number."""
+        return self._decoder.has_news
 
     def take(self) -> tuple[tuple[Event, ...], int, int]:
         """The events, lines and broken lines since the last call."""

@@ -174,6 +174,8 @@ class Shipper:
             self._client, self._next = self._next, None
         limits = (_LONG_BATCH_ITEMS, _LONG_BATCH_BYTES) if long else (_BATCH_ITEMS, _BATCH_BYTES)
         for queue in QUEUES:
+            if not self._spool.backlog_bytes(queue):
+                continue
             pending = self._spool.pending(queue, *limits)
             if pending.items:
                 self._send(queue, pending.items)

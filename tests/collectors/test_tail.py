@@ -150,11 +150,11 @@ def test_a_block_that_is_passed_over_says_what_its_lines_say(
 
 
 def test_quiet_lines_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a thousand quiet lines one is fed; with a fault among them all are."""
+    """Of a thousand quiet lines the last is fed, when another line is; with a fault among them all are."""
     fed: list[int] = []
     feed = Decoder.feed
     monkeypatch.setattr(Decoder, "feed", lambda self, text, line: (fed.append(line), feed(self, text, line))[1])
     quiet = (_ISO.format(n=1) + "usb 1-1: quiet\n").encode() * 500
     fault = (_ISO.format(n=2) + "NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=a, x\n").encode()
     list(told(tmp_path / "kern.log", [quiet, quiet + fault, quiet], "kernel", flushes=False))
-    assert fed == [500, *range(501, 1002), 1501]
+    assert sorted(fed) == [500, *range(501, 1002)]
