@@ -13,7 +13,7 @@ from api.edge.admission import AtEdge, Edge, write_slot
 from api.edge.problem import Problem
 from api.edge.work_budget import worked
 from api.server.state import Server, State
-from parsers.text.packed import PackedError, unzipped, unzstd
+from parsers.text.packed import PackedError, small_frame, unzipped, unzstd
 from wire.message import JsonBody, body_schema
 
 # A body that is no larger, unpacked, and holds no more objects, lines and values, may be read in the event loop: it
@@ -146,7 +146,8 @@ def _gunzip(packed: bytes) -> Iterator[bytes]:
 
 
 def _unzstd(packed: bytes) -> Iterator[bytes]:
-    return unzstd([packed], MOST_PARTS)
+    content = small_frame(packed)
+    return unzstd([packed], MOST_PARTS) if content is None else iter((content,))
 
 
 _UNPACK: Mapping[str, Callable[[bytes], Iterator[bytes]] | None] = {

@@ -7,6 +7,7 @@ copy of all that follows a member: of a million empty members in one piece that 
 never given more than a small piece, and no copy is larger than that.
 """
 
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 
@@ -21,6 +22,10 @@ _GZIP_PIECE_BYTES = 4096
 _ZSTD_PIECE_BYTES = 1024
 # Larger windows are refused: a frame may ask for gigabytes.
 _MOST_WINDOW_BYTES = 2**27
+# A frame of so little is unpacked in one step, with what is kept for it: to lay out a new one takes ten times as long.
+_SMALL_BYTES = 64 * 1024
+_SMALL = zstandard.ZstdDecompressor(max_window_size=_SMALL_BYTES)
+_SMALL_IN_USE = threading.Lock()
 
 
 class PackedError(ValueError):
@@ -95,6 +100,17 @@ def unzstd(chunks: Iterable[bytes], most_frames: int | None = None) -> Iterator[
             data = frame.unused_data if frame.eof else b""
     if begun and not frame.eof:
         raise CutShortError("it is cut short")
+
+
+def small_frame(data: bytes) -> bytes | None:
+    """The content of one whole zstd frame that says that it is small; None for anything else."""
+    try:
+        if not 0 < zstandard.get_frame_parameters(data).content_size <= _SMALL_BYTES:
+            return None
+        with _SMALL_IN_USE:
+            return _SMALL.decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError:
+        return None
 
 
 def _pieces(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:

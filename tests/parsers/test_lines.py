@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parsers.text.lines import ReadError, blocks, lines, plain
+from parsers.text.packed import PackedError, small_frame, unzstd
 from parsers.text.parser import MAX_LINE
 
 TEXT = b"".join(b"line %d of a log\n" % number for number in range(20_000))
@@ -88,6 +89,24 @@ def test_a_decompression_bomb_is_read_piece_by_piece(pack: Callable[[bytes], byt
     sizes = [len(chunk) for chunk in plain(io.BytesIO(bomb), "x")]
     assert sum(sizes) == 200_000_000
     assert max(sizes) < 40_000_000
+
+
+@given(st.binary(max_size=300), st.binary(max_size=30), st.integers(0, 40))
+@example(b"", b"", 0)
+@example(bytes(70_000), b"", 0)
+def test_a_small_frame_in_one_step_is_what_the_pieces_are(data: bytes, more: bytes, cut: int) -> None:
+    """Whatever follows it, and wherever it is cut: in one step it is whole and alone, or it is left to the pieces."""
+    packed = zstd(data) + more
+    packed = packed[: len(packed) - cut]
+    found = small_frame(packed)
+    try:
+        expected = b"".join(unzstd([packed]))
+    except PackedError:
+        assert found is None
+    else:
+        assert found in (None, expected)
+    if data and not more and not cut:
+        assert found == (data if len(data) < 65_536 else None)
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 30))
