@@ -43,14 +43,13 @@ _FAULT = "2025-03-01T04:05:06+00:00 gpu-017 kernel: NVRM: Xid (PCI:0000:0f:00): 
 
 @dataclass(slots=True)
 class Measured:
-    """One program: where it is scraped, its memory once a second, its processor seconds."""
+    """One program: where it is scraped, its memory once a second."""
 
     name: str
     pid: int
     page: str
     rss_mb: list[float] = field(default_factory=list)
     pss_mb: list[float] = field(default_factory=list)
-    cpu_s: float = 0.0
 
     def scrape(self) -> None:
         """As Prometheus does."""
@@ -70,10 +69,8 @@ def measure(folder: Path) -> Iterator[Result]:
     log.touch()
     with _running(folder, log) as (ours, theirs, sources):
         _drive(_WARM_S, log, (ours, theirs), looks=False)  # what only the first seconds cost is none of the period's
-        before = [cpu_s(each.pid) for each in (ours, theirs)]
-        _drive(PERIOD_S, log, (ours, theirs), looks=True)
-        for each, was in zip((ours, theirs), before, strict=True):
-            each.cpu_s = cpu_s(each.pid) - was
+        at_once = _processor(log, (ours, theirs), looks=True)
+        spread = _processor(log, (ours, theirs), times_a_second=_LINES_A_SECOND)
     note = f"{PERIOD_S} s, both scraped every {SCRAPE_S} s; sidecar with {', '.join(sources)}"
     for what, pair in (
         ("sidecar, resident memory (highest)", [max(each.rss_mb) for each in (ours, theirs)]),
@@ -81,7 +78,15 @@ def measure(folder: Path) -> Iterator[Result]:
         ("sidecar, proportional memory (Pss, highest)", [max(each.pss_mb) for each in (ours, theirs)]),
     ):
         yield _result(what, pair, "MB", note)
-    yield _result("sidecar, processor time", [1000 * each.cpu_s / PERIOD_S for each in (ours, theirs)], "ms/s", note)
+    yield _result("sidecar, processor time", at_once, "ms/s", note)
+    yield _result("sidecar, processor time, the log's lines spread over each second", spread, "ms/s", note)
+
+
+def _processor(log: Path, programs: Sequence[Measured], looks: bool = False, times_a_second: int = 1) -> list[float]:
+    """Milliseconds of processor time a second of each program."""
+    before = [cpu_s(each.pid) for each in programs]
+    _drive(PERIOD_S, log, programs, looks, times_a_second)
+    return [1000 * (cpu_s(each.pid) - was) / PERIOD_S for each, was in zip(programs, before, strict=True)]
 
 
 def measure_rings(folder: Path) -> Iterator[Result]:
@@ -203,20 +208,23 @@ def _dcgm_page() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _drive(period_s: int, log: Path, programs: Sequence[Measured], looks: bool) -> None:
+def _drive(period_s: int, log: Path, programs: Sequence[Measured], looks: bool, times_a_second: int = 1) -> None:
+    """Write the log's lines in so many parts each second, scrape the programs, and look at their memory."""
     began = time.monotonic()
-    for second in range(period_s):
-        lines = [_QUIET] * (_LINES_A_SECOND - (second % _FAULT_EVERY_S == 0))
-        if len(lines) < _LINES_A_SECOND:
-            lines.append(_FAULT.format(n=time.monotonic_ns()))
+    part = _LINES_A_SECOND // times_a_second
+    for turn in range(period_s * times_a_second):
+        second, is_first = turn // times_a_second, turn % times_a_second == 0
+        lines = [_QUIET] * part
+        if is_first and second % _FAULT_EVERY_S == 0:
+            lines[-1] = _FAULT.format(n=time.monotonic_ns())
         with log.open("a") as file:
             file.write("".join(lines))
-        for each in programs:
+        for each in programs if is_first else ():
             if second % SCRAPE_S == 0:
                 each.scrape()
             if looks:
                 each.look()
-        time.sleep(max(0.0, began + second + 1 - time.monotonic()))
+        time.sleep(max(0.0, began + (turn + 1) / times_a_second - time.monotonic()))
 
 
 def _mean(values: list[float]) -> float:

@@ -111,6 +111,11 @@ class SourceSettings:
     trust: Trust | None = None
     hosts: str = "many"  # one: whatever host a record names, it is of `node`
 
+    @property
+    def busy_interval_s(self) -> float:
+        """How often a file that is written to all the time is read; the first line after a rest is read at once."""
+        return 2 * self.poll_interval_s
+
 
 class Collector(Protocol):
     """One source. All calls come from one thread; `collect` may raise anything: the runner opens it anew.

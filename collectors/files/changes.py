@@ -1,6 +1,6 @@
 """Hearing that files change, by Linux's inotify: a file that is quiet costs nothing. No content, only whose turn it is.
 
-    changes = Changes(wake, pause_s=0.25)
+    changes = Changes(wake, pause_s=0.5)
     seen = changes.watch_file(path, "a")       # None: not to be had here, so poll
     changes.wait(2.0)                          # {"a"} as soon as it was written to
 

@@ -97,7 +97,7 @@ class FileCollector:
         self._named = self._format = reported or settings.format
         self.spec = f"file:{rest}"
         self._settings = settings
-        self._changes = changes or Changes(Wake(), settings.poll_interval_s)
+        self._changes = changes or Changes(Wake(), settings.busy_interval_s)
         self._owns_changes = changes is None
         self.wake = self._changes.wake
         self._heard = PathWatch(self._changes, self._path)

@@ -51,7 +51,7 @@ class FilesCollector:
         self.spec = f"file:{rest}"
         self._settings = settings
         self.wake = Wake()
-        self._changes = Changes(self.wake, settings.poll_interval_s)
+        self._changes = Changes(self.wake, settings.busy_interval_s)
         self._folder: int | None = None
         self._files: dict[str, FileCollector] = {}
         self._saved: dict[str, Position] = {}  # of each file, as of its last turn
