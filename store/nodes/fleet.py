@@ -1,18 +1,22 @@
-"""What there is to know of nodes as places for work, in one query: where they are, their risk, their open hint.
+"""What there is to know of nodes as places for work: where they are, their risk, their open hint.
 
-places = read_places(connection, fleet)                 # `fleet` as in store/nodes/fleet.py
-places = read_places(connection, fleet, ["gpu-001"])
+known = SchedulableNodes()                              # one for each database
+places = known.read(connection, fleet)                  # `fleet` as below
+places = known.read(connection, fleet, ["gpu-001"])
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+import orjson
 import sqlalchemy as sa
 
 from store.database.known_nodes import absent_hints, is_counted
-from store.nodes.node_states import not_ours, scores_beside, scores_of_some, still_shown
+from store.models.scores import KnownScores
+from store.nodes.node_states import not_ours, scores_beside, still_shown
 from store.records.hint import LIVE_STATES, OPEN_STATES
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
@@ -32,7 +36,6 @@ from store.tables.pages import answer_rows
 
 DAY_H, WEEK_H = 24, 168
 _HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
-_AT_ONCE = 1000  # rows
 _NO_SCORE = -1.0  # sorts behind every score
 _SHOWN = ("node", "rack", "leaf", "gpu_model", "gpus", "driver", "last_seen")
 
@@ -251,30 +254,72 @@ class SchedulableNode(NamedTuple):
     hint_state: str | None = None
 
 
-def schedulable_nodes(
-    connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None = None
-) -> list[SchedulableNode]:
-    """Every node in service that counts, by name, or those of some that do."""
+@dataclass(slots=True)
+class SchedulableNodes:
+    """Every node in service that counts, or those of some that do; what is as it was is not made again.
+
+    Where nodes are comes as one text, and only another text than the last is read. What speaks against nodes is of
+    few, and is asked for each time. All others are as their scores say.
+    """
+
+    scores: KnownScores = field(default_factory=KnownScores)
+    _made: tuple[Any, Mapping[str, float], Mapping[str, SchedulableNode]] | None = None
+
+    def read(
+        self, connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None = None
+    ) -> list[SchedulableNode]:
+        """The nodes, by name."""
+        day, texts = self.scores.read(connection, DAY_H, fleet.scored.get(DAY_H)), _texts(connection, fleet, names)
+        nodes = dict(self._well(texts, day, fleet.watch) if names is None else _well(texts, day, fleet.watch))
+        for node, state, *rest in connection.execute(_spoken_against(connection, fleet, names)):
+            if (well := nodes.get(node)) is not None:
+                nodes[node] = _changed(well, state, *rest)
+        return list(nodes.values())
+
+    def _well(self, texts: Sequence[str], day: Mapping[str, float], watch: float) -> Mapping[str, SchedulableNode]:
+        kept, made = (texts, watch), self._made
+        if made is None or made[0] != kept or made[1] is not day:
+            self._made = made = kept, day, _well(texts, day, watch)
+        return made[2]
+
+
+def _texts(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Where nodes are, each column of all of them as one JSON array: to read rows is most of the cost of asking."""
     nodes = schema.nodes.c
-    day = None if names is None else _scores_beside(connection, nodes.node, fleet, DAY_H)
-    query = node_states(fleet, day=day).add_columns(nodes.nvlink_domain).where(is_counted(nodes.node))
+    columns = (nodes.node, nodes.leaf, nodes.rack, nodes.nvlink_domain, nodes.gpus)
+    listed = sa.func.json_agg if connection.dialect.name == "postgresql" else sa.func.json_group_array
+    query = sa.select(*(sa.cast(listed(column), sa.Text) for column in columns))
+    query = _in_service(connection, query, fleet, names)
+    return tuple(text or "[]" for text in connection.execute(query).one())
+
+
+def _in_service(
+    connection: sa.Connection, query: sa.Select[Any], fleet: FleetQuery, names: Sequence[str] | None
+) -> sa.Select[Any]:
+    nodes = schema.nodes.c
+    query = query.where(is_counted(nodes.node))
     query = query.where(sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > fleet.now))
-    if names is not None:
-        query = query.where(is_one_of(connection, nodes.node, names))
-    states = query.subquery()
-    columns = (
-        *(states.c.node, states.c.state, states.c.score_24h, states.c.withheld, states.c.leaf, states.c.rack),
-        *(states.c.nvlink_domain, states.c.gpus, states.c.hint_id, states.c.hint_action, states.c.hint_state),
-    )
-    # Some at a time: all rows at once call for a garbage collection.
-    with connection.execute(sa.select(*columns).order_by(states.c.node)) as found:
-        return [SchedulableNode._make(row) for part in found.partitions(_AT_ONCE) for row in part]
+    return query if names is None else query.where(is_one_of(connection, nodes.node, names))
 
 
-def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, float]:
-    """The newest score of seven days of some nodes, withheld or not; of many nodes, those of all."""
-    moment = fleet.scored.get(WEEK_H)
-    if moment is not None and len(names) <= _AT_ONCE:
-        return scores_of_some(connection, WEEK_H, moment, names, "score")
-    week = scores_of(fleet, WEEK_H)
-    return dict(connection.execute(sa.select(week.c.node, week.c.score)).all())
+def _well(texts: Sequence[str], day: Mapping[str, float], watch: float) -> Mapping[str, SchedulableNode]:
+    """Nodes that nothing speaks against but their score, in the order of their names."""
+    found = {}
+    for node, leaf, rack, domain, gpus in sorted(zip(*map(orjson.loads, texts), strict=True), key=itemgetter(0)):
+        risk = day.get(node)
+        state = "ok" if risk is None or risk < watch else "at_risk"
+        found[node] = SchedulableNode(node, state, risk, None, leaf, rack, domain, gpus)
+    return found
+
+
+def _spoken_against(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None) -> sa.Select[Any]:
+    """`node state withheld hint_id hint_action hint_state` of nodes that are not as their scores say, or have a hint."""
+    states = _in_service(connection, node_states(replace(fleet, scored={})), fleet, names).subquery()
+    columns = (states.c[name] for name in ("node", "state", "withheld", "hint_id", "hint_action", "hint_state"))
+    return sa.select(*columns).where(sa.or_(states.c.withheld.is_not(None), states.c.hint_id.is_not(None)))
+
+
+def _changed(well: SchedulableNode, state: str, withheld: str | None, *hint: str | None) -> SchedulableNode:
+    """A node with what speaks against it; one that has a hint alone may be at risk all the same."""
+    state, risk = well.state if state == "ok" else state, well.risk_24h if withheld is None else None
+    return SchedulableNode(well.node, state, risk, withheld, *well[4:8], *hint)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from store.database.connections import writing
 from store.events.append import append_nodes
 from store.hints.hint_log import save_hint
-from store.nodes.fleet import FleetQuery, SchedulableNode, schedulable_nodes, week_scores
+from store.nodes.fleet import FleetQuery, SchedulableNode, SchedulableNodes
 from store.records.hint import Hint
 from store.records.node import Node
 from store.tables import schema
