@@ -6,8 +6,9 @@ places = known.read(connection, fleet, ["gpu-001"])
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -271,7 +272,11 @@ class SchedulableNodes:
         """The nodes, by name."""
         day, texts = self.scores.read(connection, DAY_H, fleet.scored.get(DAY_H)), _texts(connection, fleet, names)
         nodes = dict(self._well(texts, day, fleet.watch) if names is None else _well(texts, day, fleet.watch))
-        for node, state, *rest in connection.execute(_spoken_against(connection, fleet, names)):
+        spoken_against = _spoken_against(fleet.silent_before is not None)
+        if names is not None:
+            spoken_against = spoken_against.where(is_one_of(connection, spoken_against.selected_columns.node, names))
+        moments = {"now": fleet.now, "faulty_since": fleet.faulty_since, "silent_before": fleet.silent_before}
+        for node, state, *rest in connection.execute(spoken_against, moments):
             if (well := nodes.get(node)) is not None:
                 nodes[node] = _changed(well, state, *rest)
         return list(nodes.values())
@@ -288,18 +293,16 @@ def _texts(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | 
     nodes = schema.nodes.c
     columns = (nodes.node, nodes.leaf, nodes.rack, nodes.nvlink_domain, nodes.gpus)
     listed = sa.func.json_agg if connection.dialect.name == "postgresql" else sa.func.json_group_array
-    query = sa.select(*(sa.cast(listed(column), sa.Text) for column in columns))
-    query = _in_service(connection, query, fleet, names)
+    query = _in_service(sa.select(*(sa.cast(listed(column), sa.Text) for column in columns)), fleet.now)
+    if names is not None:
+        query = query.where(is_one_of(connection, nodes.node, names))
     return tuple(text or "[]" for text in connection.execute(query).one())
 
 
-def _in_service(
-    connection: sa.Connection, query: sa.Select[Any], fleet: FleetQuery, names: Sequence[str] | None
-) -> sa.Select[Any]:
-    nodes = schema.nodes.c
-    query = query.where(is_counted(nodes.node))
-    query = query.where(sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > fleet.now))
-    return query if names is None else query.where(is_one_of(connection, nodes.node, names))
+def _in_service(query: sa.Select[Any], now: Any) -> sa.Select[Any]:
+    """The query, whose rows are nodes, for those in service that count; `now`: a moment, or what one is bound to."""
+    until = schema.nodes.c.in_service_until
+    return query.where(is_counted(schema.nodes.c.node), sa.or_(until.is_(None), until > now))
 
 
 def _well(texts: Sequence[str], day: Mapping[str, float], watch: float) -> Mapping[str, SchedulableNode]:
@@ -312,11 +315,21 @@ def _well(texts: Sequence[str], day: Mapping[str, float], watch: float) -> Mappi
     return found
 
 
-def _spoken_against(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None) -> sa.Select[Any]:
-    """`node state withheld hint_id hint_action hint_state` of nodes that are not as their scores say, or have a hint."""
-    states = _in_service(connection, node_states(replace(fleet, scored={})), fleet, names).subquery()
-    columns = (states.c[name] for name in ("node", "state", "withheld", "hint_id", "hint_action", "hint_state"))
-    return sa.select(*columns).where(sa.or_(states.c.withheld.is_not(None), states.c.hint_id.is_not(None)))
+def _moment(name: str) -> Any:
+    return sa.bindparam(name, type_=schema.UtcTime())
+
+
+@lru_cache(maxsize=2)
+def _spoken_against(is_silence_told: bool) -> sa.Select[Any]:
+    """`node state withheld hint_id hint_action hint_state` of nodes that are not as their scores say, or have a hint.
+
+    Built once, for that takes longer than half of the answer; the moments are those of a `FleetQuery`, by name.
+    """
+    silent_before = _moment("silent_before") if is_silence_told else None
+    states = node_states(FleetQuery(_moment("now"), _moment("faulty_since"), 0.0, silent_before, {}))
+    of_some = _in_service(states, _moment("now")).subquery()
+    columns = (of_some.c[name] for name in ("node", "state", "withheld", "hint_id", "hint_action", "hint_state"))
+    return sa.select(*columns).where(sa.or_(of_some.c.withheld.is_not(None), of_some.c.hint_id.is_not(None)))
 
 
 def _changed(well: SchedulableNode, state: str, withheld: str | None, *hint: str | None) -> SchedulableNode:
