@@ -124,16 +124,19 @@ def _order(states: sa.FromClause, page: NodePage) -> tuple[sa.ColumnElement[Any]
     return (states.c.rank.desc(), states.c.node) if page.by_score else (states.c.node,)
 
 
-def node_states(fleet: FleetQuery, node: str | None = None, day: sa.FromClause | None = None) -> sa.Select[Any]:
+def node_states(
+    fleet: FleetQuery, node: str | None = None, day: sa.FromClause | None = None, told_of: bool = False
+) -> sa.Select[Any]:
     """Each node (or one) with its state and its score of 24 h, or why that is `withheld`; `rank` is what the list by
-    risk is sorted by. `day`: the scores, where few nodes are asked for (`scores_beside`)."""
+    risk is sorted by.
+
+    Args:
+        day: the scores, where few nodes are asked for (`scores_beside`).
+        told_of: leave out the nodes whose state follows from their score alone, and that no hint is open for.
+    """
     nodes = schema.nodes
-    out, faulty, hints, day = (
-        _out(fleet),
-        _faulty(fleet),
-        _open_hints(),
-        scores_of(fleet, DAY_H) if day is None else day,
-    )
+    out, faulty, hints = _out(fleet), _faulty(fleet), _open_hints()
+    day = scores_of(fleet, DAY_H) if day is None else day
     holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES) & hints.c.id.not_in(absent_hints())
     is_out = (out.c.node.is_not(None), "out")
     hides: list[tuple[sa.ColumnElement[bool], str]] = [is_out, (faulty.c.node.is_not(None), "faulty")]
@@ -160,6 +163,9 @@ def node_states(fleet: FleetQuery, node: str | None = None, day: sa.FromClause |
         hints.c.action.label("hint_action"),
         hints.c.state.label("hint_state"),
     ).select_from(joined)
+    if told_of:
+        some = sa.union_all(*(sa.select(each.c.node) for each in (out, faulty, hints)))
+        query = query.where(sa.or_(nodes.c.node.in_(some), *(rule for rule, name in hides if name == "silent")))
     return query if node is None else query.where(nodes.c.node == node)
 
 
@@ -177,14 +183,14 @@ def withheld_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequenc
     }
 
 
-def _out(fleet: FleetQuery) -> sa.Subquery:
+def _out(fleet: FleetQuery) -> sa.CTE:
     """Nodes with an open outage."""
     table = schema.outages
     lasting = table.c.end.is_(None) | (table.c.end > fleet.now)
-    return sa.select(table.c.node).where(table.c.start <= fleet.now, lasting).distinct().subquery("out")
+    return sa.select(table.c.node).where(table.c.start <= fleet.now, lasting).distinct().cte("out")
 
 
-def _faulty(fleet: FleetQuery) -> sa.Subquery:
+def _faulty(fleet: FleetQuery) -> sa.CTE:
     """Nodes with a confirmed fault that no outage has ended since. One dated later counts: a clock runs ahead.
 
     One that ended long ago counts as long as a gauge shows that it stands.
@@ -206,10 +212,10 @@ def _faulty(fleet: FleetQuery) -> sa.Subquery:
     standing = standing.where(incidents.c.end < fleet.faulty_since, still_shown(fleet.faulty_since))
     seen_to = sa.exists().where(outages.c.node == incidents.c.node, not_ours(outages.c.reason))
     standing = standing.where(~seen_to.where(outages.c.end >= incidents.c.end, outages.c.end <= fleet.now))
-    return query.union(standing).subquery("faulty")
+    return query.union(standing).cte("faulty")
 
 
-def _open_hints() -> sa.Subquery:
+def _open_hints() -> sa.CTE:
     """Each node's open hint; the newest, should there be several."""
     table = hint_tables.hints
     newest = sa.func.row_number().over(partition_by=table.c.node, order_by=(table.c.created.desc(), table.c.id.desc()))
@@ -219,7 +225,7 @@ def _open_hints() -> sa.Subquery:
     newest_of = (
         sa.func.max(sa.case((hints.c.place == 1, hints.c[name]))).label(name) for name in ("id", "action", "state")
     )
-    return sa.select(hints.c.node, *newest_of).group_by(hints.c.node).subquery("hint")
+    return sa.select(hints.c.node, *newest_of).group_by(hints.c.node).cte("hint")
 
 
 def scores_of(fleet: FleetQuery, horizon_h: int) -> sa.Subquery:
@@ -326,10 +332,10 @@ def _spoken_against(is_silence_told: bool) -> sa.Select[Any]:
     Built once, for that takes longer than half of the answer; the moments are those of a `FleetQuery`, by name.
     """
     silent_before = _moment("silent_before") if is_silence_told else None
-    states = node_states(FleetQuery(_moment("now"), _moment("faulty_since"), 0.0, silent_before, {}))
+    states = node_states(FleetQuery(_moment("now"), _moment("faulty_since"), 0.0, silent_before, {}), told_of=True)
     of_some = _in_service(states, _moment("now")).subquery()
-    columns = (of_some.c[name] for name in ("node", "state", "withheld", "hint_id", "hint_action", "hint_state"))
-    return sa.select(*columns).where(sa.or_(of_some.c.withheld.is_not(None), of_some.c.hint_id.is_not(None)))
+    columns = ("node", "state", "withheld", "hint_id", "hint_action", "hint_state")
+    return sa.select(*(of_some.c[name] for name in columns))
 
 
 def _changed(well: SchedulableNode, state: str, withheld: str | None, *hint: str | None) -> SchedulableNode:
