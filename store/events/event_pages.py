@@ -4,6 +4,7 @@ Times are half-open: since <= time < until.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,7 @@ from store.tables.pages import (
     TimeStretch,
     backwards,
     document_of,
+    far_apart,
     forwards,
     ordered_page,
     ordered_query,
@@ -182,12 +184,13 @@ def event_page(
     query = query.where(table.c.time >= sa.bindparam("since"), table.c.time < sa.bindparam("until"))
     page = ordered_query(connection, query, "time", window.after, newest)
     rows: list[dict[str, Any]] = []
-    for since, until in _stretches(window, newest, now):
-        bound = {"since": since or _FIRST, "until": until or _LAST, "most": limit - len(rows)}
-        found = rows_of(connection, page, bound)
-        rows = found + rows if newest else rows + found
-        if len(rows) >= limit:
-            break
+    with closing(far_apart(connection, _stretches(window, newest, now))) as stretches:
+        for since, until in stretches:
+            bound = {"since": since or _FIRST, "until": until or _LAST, "most": limit - len(rows)}
+            found = rows_of(connection, page, bound)
+            rows = found + rows if newest else rows + found
+            if len(rows) >= limit:
+                break
     return rows
 
 

@@ -297,9 +297,10 @@ class SchedulableNodes:
 def _texts(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None) -> tuple[str, ...]:
     """Where nodes are, each column of all of them as one JSON array: to read rows is most of the cost of asking."""
     nodes = schema.nodes.c
-    columns = (nodes.node, nodes.leaf, nodes.rack, nodes.nvlink_domain, nodes.gpus)
     listed = sa.func.json_agg if connection.dialect.name == "postgresql" else sa.func.json_group_array
-    query = _in_service(sa.select(*(sa.cast(listed(column), sa.Text) for column in columns)), fleet.now)
+    columns = (nodes.node, nodes.leaf, nodes.rack, nodes.nvlink_domain, nodes.gpus)
+    texts: list[sa.ColumnElement[Any]] = [sa.cast(listed(column), sa.Text) for column in columns]
+    query = _in_service(sa.select(*texts), fleet.now)
     if names is not None:
         query = query.where(is_one_of(connection, nodes.node, names))
     return tuple(text or "[]" for text in connection.execute(query).one())

@@ -220,7 +220,7 @@ def day_sums(
 def productive_gpu_ms(
     connection: sa.Connection, window: tuple[datetime, datetime], runs: Sequence[str]
 ) -> dict[str, int | None]:
-    """The productive GPU ms of each of some runs that got anything done in the days of a window; None: GPUs not known."""
+    """The productive GPU ms of each of some runs that got anything done in a window's days; None: GPUs not known."""
     if not runs:
         return {}
     days = (_DAYS.c.day >= window[0], _DAYS.c.day < window[1], _DAYS.c.bucket == "productive")

@@ -7,10 +7,12 @@ Reading each time and document into an object and writing it again is most of th
 SQLite keeps times as numbers and takes any text for a document: there they are read as ever.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -59,6 +61,28 @@ def forwards(near: datetime, since: datetime | None = None, until: datetime | No
             yield begin, end
             begin = end
     yield begin, until
+
+
+_NEAR = 2  # stretches: a day and a week
+
+
+def far_apart(connection: sa.Connection, stretches: Iterable[TimeStretch]) -> Generator[TimeStretch]:
+    """The stretches, each to be looked into by the same statement; beyond the nearest PostgreSQL keeps its plan.
+
+    To plan for hundreds of days takes it ten times as long as to look into them. A plan that is kept is of some
+    megabytes a connection, and locks every day: what lies near is looked for without one.
+    """
+    left = iter(stretches)
+    yield from islice(left, _NEAR)
+    if connection.dialect.name != "postgresql":
+        yield from left
+        return
+    connection.exec_driver_sql("SET plan_cache_mode = force_generic_plan")
+    try:
+        yield from left
+    finally:
+        with suppress(sa.exc.DBAPIError):  # what failed took the setting back, or the connection with it
+            connection.exec_driver_sql("RESET plan_cache_mode")
 
 
 def _moved(moment: datetime, by: timedelta) -> datetime | None:
