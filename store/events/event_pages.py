@@ -4,7 +4,6 @@ Times are half-open: since <= time < until.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -16,12 +15,10 @@ from store.records.event import Device, Event, Severity
 from store.records.incident import Incident, incident_of
 from store.tables import schema
 from store.tables.pages import (
-    NEAR,
     TimeStretch,
     backwards,
     document_of,
     forwards,
-    kept_plans,
     ordered_page,
     ordered_query,
     rows_of,
@@ -177,35 +174,21 @@ def event_page(
     `newest` takes the last ones of the window instead of the first (then `after` means before).
     `now` is where the newest events of an open window are looked for first; any moment gives the same answer.
     """
-    rows: list[dict[str, Any]] = []
-    page = _event_query(connection, window, newest)
-    with ExitStack() as far:
-        for number, (since, until) in enumerate(_stretches(window, newest, now)):
-            if number == NEAR:
-                far.enter_context(kept_plans(connection))
-                page = _event_query(connection, window, newest, bounds_stand_in_it=True)
-            bound = {"since": since or _FIRST, "until": until or _LAST, "most": limit - len(rows)}
-            found = rows_of(connection, page, bound)
-            rows = found + rows if newest else rows + found
-            if len(rows) >= limit:
-                break
-    return rows
-
-
-def _event_query(
-    connection: sa.Connection, window: EventWindow, newest: bool, bounds_stand_in_it: bool = False
-) -> sa.Select[Any]:
-    """A page of a stretch of time, of which `since` and `until` are bound, or written into the statement."""
     table = schema.events
     query = sa.select(*(table.c[name] for name in _EVENT))
     for column, value in ((table.c.node, window.node), (table.c.kind, window.kind), (table.c.run, window.run)):
         if value is not None:
             query = query.where(column == value)
-    since, until = (
-        sa.bindparam(name, type_=schema.UtcTime(), literal_execute=bounds_stand_in_it) for name in ("since", "until")
-    )
-    query = query.where(table.c.time >= since, table.c.time < until)
-    return ordered_query(connection, query, "time", window.after, newest)
+    query = query.where(table.c.time >= sa.bindparam("since"), table.c.time < sa.bindparam("until"))
+    page = ordered_query(connection, query, "time", window.after, newest)
+    rows: list[dict[str, Any]] = []
+    for since, until in _stretches(window, newest, now):
+        bound = {"since": since or _FIRST, "until": until or _LAST, "most": limit - len(rows)}
+        found = rows_of(connection, page, bound)
+        rows = found + rows if newest else rows + found
+        if len(rows) >= limit:
+            break
+    return rows
 
 
 def _stretches(window: EventWindow, newest: bool, now: datetime | None) -> Iterator[TimeStretch]:

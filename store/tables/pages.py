@@ -8,7 +8,6 @@ SQLite keeps times as numbers and takes any text for a document: there they are 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -29,7 +28,7 @@ from store.tables import schema
 # locks every day that it opens, with its indexes, until its transaction ends, and the server has room for so many
 # locks.
 
-STEPS = tuple(timedelta(days=days) for days in (1, 7, 30, 60, 120, 180, 240, 300, 360))
+STEPS = tuple(timedelta(days=days) for days in (1, 7, 30, 60, 120, 180, 240, 300, 370))
 TimeStretch = tuple[datetime | None, datetime | None]
 
 
@@ -62,41 +61,10 @@ def forwards(near: datetime, since: datetime | None = None, until: datetime | No
     yield begin, until
 
 
-NEAR = 2  # stretches, a day and what is left of a week: most of what is asked for lies there
-
-
-@contextmanager
-def kept_plans(connection: sa.Connection) -> Iterator[None]:
-    """Have PostgreSQL plan a statement that it is asked again and again once, and not for the values of each time.
-
-    To plan for sixty days takes it ten times as long as to look into them. Their bounds must stand in the statement:
-    a plan for any bounds is one for every day, and locks them all.
-    """
-    if connection.dialect.name != "postgresql":
-        yield
-        return
-    connection.exec_driver_sql("SET plan_cache_mode = force_generic_plan")
-    try:
-        yield
-    finally:
-        with suppress(sa.exc.DBAPIError):  # what failed took the setting back, or the connection with it
-            connection.exec_driver_sql("RESET plan_cache_mode")
-
-
-_DAY, _MONTH = timedelta(days=1), timedelta(days=30)
-
-
 def _moved(moment: datetime, by: timedelta) -> datetime | None:
-    """The moment moved; by more than a day to a midnight, by a month to one in thirty. None where the calendar ends.
-
-    So the bounds of what lies far away are the same for whoever asks today.
-    """
+    """The moment moved; None where the calendar ends."""
     try:
-        moved = moment + by
-        if abs(by) <= _DAY:
-            return moved
-        midnight = moved.replace(hour=0, minute=0, second=0, microsecond=0)
-        return midnight if abs(by) < _MONTH else midnight - timedelta(days=midnight.toordinal() % _MONTH.days)
+        return moment + by
     except OverflowError:
         return None
 

@@ -2,15 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.database.connections import writing
-from store.database.partitions import ensure_days
-from store.events.append import append_events
-from store.events.event_pages import EventWindow, event_page, read_events
-from store.records.event import Event
 from store.tables.pages import TimeStretch, backwards, forwards
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -54,24 +48,3 @@ def test_the_calendar_has_ends() -> None:
     first = datetime.min.replace(tzinfo=UTC)
     assert list(backwards(first)) == [(None, None)]
     assert list(forwards(datetime.max.replace(tzinfo=UTC))) == [(None, None)]
-
-
-def test_events_of_the_far_past_are_found_by_plans_that_are_kept(postgres_engine: sa.Engine) -> None:
-    """Asked again and again, both ways, also once there are more; other statements are planned as ever."""
-    ensure_days(postgres_engine, [(START - timedelta(days=day)).date() for day in range(100)])
-    window = EventWindow(node="gpu-001")
-    for back in range(0, 99, 9):
-        time = START - timedelta(days=back, hours=1)
-        with writing(postgres_engine).begin() as connection:
-            append_events(connection, [Event(time, node, "kernel", "xid", 79) for node in ("gpu-001", "gpu-002")], time)
-        with postgres_engine.connect() as connection:
-            plain = [event.id for event in read_events(connection, window)]
-        with postgres_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            near = START + timedelta(days=3)
-            ways = (window, True), (EventWindow(since=START - timedelta(days=99), node="gpu-001"), False)
-            for asked, newest in ways:
-                assert [row["id"] for row in event_page(connection, asked, 100, newest, near)] == plain
-                assert len(event_page(connection, asked, 2, newest, near)) == min(2, len(plain))
-            assert connection.scalar(sa.text("SHOW plan_cache_mode")) == "force_custom_plan"
-            kept = connection.scalar(sa.text("SELECT sum(generic_plans) FROM pg_prepared_statements"))
-    assert kept
