@@ -134,7 +134,7 @@ def _approver(who: Caller, server: State) -> HintApprover:
 def _shown(server: State, connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows with what schedulers hold, what came of them, and the approvals of those that need two people."""
     rule = server.settings.policy.approval
-    came = judged_as(connection, [_hint(row) for row in rows])
+    came = judged_as(connection, {row["id"]: document_of(row, "evidence").get("control") is True for row in rows})
     price = server.settings.gpu_hour_price
     found = [
         row | _money(row, price) | (_outcome(*came[row["id"]], price) if row["id"] in came else {})

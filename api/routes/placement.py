@@ -23,7 +23,7 @@ from schedulers.policy.placement_advice import JobNeed, PlacementAdvice, Placeme
 from schedulers.policy.settings import Policy
 from schedulers.policy.thresholds import steps
 from store.hints.control_group import ControlGroup, read_control_key
-from store.nodes.fleet import SchedulableNode, schedulable_nodes, week_scores
+from store.nodes.fleet import WEEK_H, SchedulableNode
 from store.records.event import RecordError
 from store.records.hostlist import compress, expand
 from store.runs.jobs import busy_nodes
@@ -97,7 +97,8 @@ def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: Pla
         fleet = present(connection, server.settings, now)
         if heard(connection, server.settings, now)[1]:  # our reporting is broken: a scheduler still needs nodes
             fleet = replace(fleet, silent_before=None)
-        places = schedulable_nodes(connection, fleet, names)
+        places = server.schedulable.read(connection, fleet, names)
+        weeks = server.schedulable.scores.read(connection, WEEK_H, fleet.scored[WEEK_H])
         # Who names nodes knows better than we do which of them are free.
         busy = busy_nodes(connection, now, _JOBS_WITHIN) if names is None else None
         alone = _left_alone(connection, policy, [place.node for place in places], now)
@@ -116,8 +117,6 @@ def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: Pla
         "unknown": [] if names is None else sorted(set(names).difference(place.node for place in places)),
     }
     shown = _shown(places, found, form.limit)
-    with server.engine.connect() as connection:
-        weeks = week_scores(connection, fleet, [place.node for place in shown])
     nodes = [_node(place, limits, found.avoid.get(place.node), weeks) for place in shown]
     return reply(head | _lists(found) | {"nodes": nodes})
 

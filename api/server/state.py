@@ -25,6 +25,7 @@ from api.server.wakes import Wakes
 from parsers.site_rules.rules import RulesSource, no_rules
 from store.database.connections import is_away
 from store.database.integrity import DiskWatch
+from store.nodes.fleet import SchedulableNodes
 from store.records.event import Event
 from store.records.telemetry import Rollup
 
@@ -120,6 +121,7 @@ class State:
     provider_keys: ProviderKeys = field(default_factory=ProviderKeys)
     feed: VerdictFeed = field(default_factory=VerdictFeed)
     names: InventoryNames = field(default_factory=InventoryNames)
+    schedulable: SchedulableNodes = field(default_factory=SchedulableNodes)
     disk: DiskWatch | None = None  # None: nobody looks
     checking: threading.Lock = field(default_factory=threading.Lock)  # one verdict's suspects are tried at a time
     followers: list[Callable[[ApiSettings], None]] = field(default_factory=list)

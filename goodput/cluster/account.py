@@ -19,7 +19,7 @@ from goodput.ledger import Ledger
 from goodput.reading.records import read_run_jobs
 from goodput.timeline import to_ms
 from store.nodes.inventory import outage_spans, service_spans
-from store.runs.ledgers import facts_of_runs
+from store.runs.ledgers import facts_since
 from store.runs.losses import day_sums, productive_gpu_ms
 from store.tables import schema
 from wire.money.price import GpuHourPrice, with_money
@@ -34,7 +34,8 @@ class PeriodError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RunTotals:
-    """What the runs spent: by day and bucket, their productive GPU time, the MFU of those whose shape is known."""
+    """What the runs spent: by day and bucket; the MFU of those whose shape is known, and at least their productive GPU
+    time."""
 
     days: Sequence[tuple[datetime, str, int, int, int]]
     productive: Mapping[str, int]
@@ -66,11 +67,11 @@ def _midnight(moment: datetime, up: bool = False) -> datetime:
 
 def stored_runs(connection: sa.Connection, window: tuple[datetime, datetime], shapes: Mapping[str, Shape]) -> RunTotals:
     """What the runs spent by their stored ledgers."""
-    sums = productive_gpu_ms(connection, *window)
+    told = {run: facts_from_json(reported) for run, reported in facts_since(connection, window[0]).items()}
+    shaped = [run for run in sorted(told) if told[run].shape is not None or shape_of(run, shapes) is not None]
+    sums = productive_gpu_ms(connection, window, shaped)
     productive = {run: gpu_ms for run, gpu_ms in sums.items() if gpu_ms is not None}
-    facts = {run: facts_from_json(reported) for run, reported in facts_of_runs(connection, sorted(sums)).items()}
-    shaped = (run for run in sorted(facts) if facts[run].shape is not None or shape_of(run, shapes) is not None)
-    mfus = [mfu_json(run, facts[run], shapes) for run in shaped]
+    mfus = [mfu_json(run, told[run], shapes) for run in shaped if run in sums]
     return RunTotals(day_sums(connection, *window), productive, mfus)
 
 
@@ -105,7 +106,7 @@ def cluster_json(connection: sa.Connection, window: tuple[datetime, datetime], r
     days = levels((to_ms(window[0]), to_ms(window[1])), service, outages, runs.days)
     whole = summed(days)
     known = {one["run"]: one["mfu"] for one in runs.mfus if one["mfu"] is not None}
-    program, covered = program_goodput(known, runs.productive)
+    program, covered = program_goodput(known, runs.productive, whole.productive)
     return {
         **level_json(whole, program),
         "program_covers": covered,

@@ -129,10 +129,9 @@ def summed(parts: Sequence[Level]) -> Level:
     return whole
 
 
-def program_goodput(mfus: Mapping[str, float], productive: Mapping[str, int]) -> tuple[float | None, float]:
-    """The runs' MFU weighted by productive GPU time, and the share of that time whose MFU is known (0-1)."""
-    whole = sum(productive.values())
-    known = sum(amount for run, amount in productive.items() if run in mfus)
+def program_goodput(mfus: Mapping[str, float], productive: Mapping[str, int], whole: int) -> tuple[float | None, float]:
+    """The runs' MFU weighted by productive GPU time, and the share of all such time whose MFU is known (0-1)."""
+    known = sum(productive.get(run, 0) for run in mfus)
     if not known:
         return None, 0.0
     return sum(mfus[run] * productive.get(run, 0) for run in mfus) / known, known / whole

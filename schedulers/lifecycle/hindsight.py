@@ -85,10 +85,10 @@ class HintTally:
     unknown_saved: int
 
 
-def basis_of(hint: Hint, states: Iterable[str]) -> Basis:
-    """What became of a hint, by the states that the audit has seen it in."""
+def basis_of(is_control: bool, states: Iterable[str]) -> Basis:
+    """What became of a hint, of the control group or not, by the states that the audit has seen it in."""
     seen = set(states)
-    return basis(hint.is_control, bool(seen & {"sent", "confirmed"}), bool(seen & {"proposed", "approved"}))
+    return basis(is_control, bool(seen & {"sent", "confirmed"}), bool(seen & {"proposed", "approved"}))
 
 
 def basis(is_control: bool, taken: bool, asked: bool) -> Basis:
@@ -219,13 +219,11 @@ _BATCH = 200
 _DAY_S = 86_400.0
 
 
-def judged_as(connection: sa.Connection, hints: Sequence[Hint]) -> dict[str, tuple[Basis, HintOutcome]]:
-    """What came of those hints that have been judged, and on which basis, by their ids."""
-    outcomes = outcomes_of(connection, [hint.id for hint in hints])
+def judged_as(connection: sa.Connection, hints: Mapping[str, bool]) -> dict[str, tuple[Basis, HintOutcome]]:
+    """What came of those hints that have been judged, and on which basis; by id, `hints`: whether it is a control."""
+    outcomes = outcomes_of(connection, hints)
     states = audited_states(connection, outcomes)
-    return {
-        hint.id: (basis_of(hint, states.get(hint.id, ())), outcomes[hint.id]) for hint in hints if hint.id in outcomes
-    }
+    return {ident: (basis_of(hints[ident], states.get(ident, ())), outcome) for ident, outcome in outcomes.items()}
 
 
 _MARGIN = timedelta(minutes=10)
@@ -270,7 +268,7 @@ def _cases(connection: sa.Connection, hints: Sequence[Hint]) -> list[HintCase]:
     return [
         HintCase(
             hint,
-            basis_of(hint, states.get(hint.id, ())),
+            basis_of(hint.is_control, states.get(hint.id, ())),
             outages.get(hint.node, ()),
             losses.get(hint.node, ()),
             stays.get(hint.node, ()),

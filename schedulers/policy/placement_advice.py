@@ -10,7 +10,7 @@ not looked at: nothing is asked for its score alone. A risk that is not known is
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import starmap
+from operator import attrgetter, itemgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from store.nodes.fleet import SchedulableNode
@@ -89,6 +89,8 @@ def _by_size(groups: Iterable[list[FreeNode]]) -> list[list[FreeNode]]:
 
 
 Why: TypeAlias = Literal["out", "hint", "faulty", "risk"]
+_NAME, _RISK = attrgetter("node"), itemgetter(0)
+_WELL = ("ok", "at_risk", "silent")
 _SPEAKS_AGAINST = ("avoid", "cordon", "drain")
 
 
@@ -137,29 +139,32 @@ class PlacementAdvice:
 def advise(places: Iterable[SchedulableNode], need: JobNeed, limits: PlacementLimits) -> PlacementAdvice:
     """Sort nodes into those to avoid and those to prefer, those that no job runs on first."""
     avoid: dict[str, Why] = {}
-    idle: list[tuple[float, str, SchedulableNode]] = []
-    busy: list[tuple[float, str, SchedulableNode]] = []
+    idle: list[tuple[float, SchedulableNode]] = []
+    busy: list[tuple[float, SchedulableNode]] = []
     left_alone, runs_job, gpus = limits.left_alone, limits.busy or (), need.gpus_per_node
-    for place in places:
-        node, risk, alone = place.node, place.risk_24h, place.node in left_alone
-        why = why_not(place, limits.avoid_from, alone)
-        if why is not None:
-            avoid[node] = why
-        elif gpus is None or (place.gpus is not None and place.gpus >= gpus):
-            risk = limits.unknown_risk if alone or risk is None else risk
-            (busy if node in runs_job else idle).append((risk, node, place))
-    if need.count is None:  # of thousands the few that are told
-        chosen = [_free(*one) for one in (sorted(idle) + sorted(busy))[: need.limit]]
+    for place in sorted(places, key=_NAME):  # so that of the same risk they stay in the order of their names
+        node, state, risk, action = place.node, place.state, place.risk_24h, place.hint_action
+        # Of thousands nothing speaks against nearly all.
+        if action is not None or state not in _WELL or (risk is not None and risk >= limits.avoid_from):
+            why = why_not(place, limits.avoid_from, node in left_alone)
+            if why is not None:
+                avoid[node] = why
+                continue
+        if gpus is None or (place.gpus is not None and place.gpus >= gpus):
+            risk = limits.unknown_risk if risk is None or node in left_alone else risk
+            (busy if node in runs_job else idle).append((risk, place))
+    if need.count is None:
+        chosen = [place for _risk, place in (sorted(idle, key=_RISK) + sorted(busy, key=_RISK))[: need.limit]]
     else:
-        chosen = packed(starmap(_free, idle), need.count)
-        chosen += packed(starmap(_free, busy), need.count - len(chosen))
+        chosen = _packed(idle, need.count)
+        chosen += _packed(busy, need.count - len(chosen))
     return PlacementAdvice(
-        avoid=dict(sorted(avoid.items())),
-        prefer=[free.node for free in chosen],
+        avoid=avoid,
+        prefer=[place.node for place in chosen],
         usable=len(idle) + len(busy),
         busy=max(0, len(chosen) - len(idle)),
-        leaves=len({free.group for free in chosen}),
-        domains=len({free.domain for free in chosen} - {None}),
+        leaves=len(set(map(_group, chosen))),
+        domains=len({place.nvlink_domain for place in chosen} - {None}),
         short=max(0, (need.count or 0) - len(chosen)),
     )
 
@@ -176,8 +181,11 @@ def why_not(place: SchedulableNode, avoid_from: float, left_alone: bool = False)
     return "risk" if risky and not left_alone else None
 
 
-def _free(risk: float, node: str, place: SchedulableNode) -> FreeNode:
-    return FreeNode(risk, node, _group(place), place.nvlink_domain)
+def _packed(scored: Sequence[tuple[float, SchedulableNode]], count: int) -> list[SchedulableNode]:
+    """The nodes of a job, of nodes with their risks."""
+    free = (FreeNode(risk, place.node, _group(place), place.nvlink_domain) for risk, place in scored)
+    by_name = {place.node: place for _risk, place in scored}
+    return [by_name[one.node] for one in packed(free, count)]
 
 
 def _group(place: SchedulableNode) -> str:

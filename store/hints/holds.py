@@ -67,7 +67,7 @@ def holds_of(connection: sa.Connection, hints: Sequence[str]) -> Mapping[str, li
     found: dict[str, list[SchedulerHold]] = {}
     if hints:
         query = sa.select(*_IN_ORDER).where(is_one_of(connection, _TABLE.c.hint, hints))
-        for row in connection.execute(query.order_by(_TABLE.c.hint, _TABLE.c.scheduler)):
+        for row in connection.execute(query.order_by(_TABLE.c.hint, _TABLE.c.scheduler)).all():
             found.setdefault(row.hint, []).append(SchedulerHold(*row))
     return found
 

@@ -49,7 +49,7 @@ def audited_states(connection: sa.Connection, hints: Iterable[str]) -> dict[str,
     listed, found = sorted(set(hints)), dict[str, set[str]]()
     if listed:
         query = sa.select(_AUDIT.c.subject, _AUDIT.c.action).where(is_one_of(connection, _AUDIT.c.subject, listed))
-        for subject, state in connection.execute(query.distinct()):
+        for subject, state in connection.execute(query.distinct()).all():
             found.setdefault(subject, set()).add(state)
     return found
 

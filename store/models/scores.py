@@ -1,7 +1,7 @@
 """Scores of nodes and links: written by the predictor in the caller's transaction, read by time or by page."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import islice
 from statistics import median
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import orjson
 import sqlalchemy as sa
 
+from store.database.coordination import move_mark, read_marks
 from store.records.score import Reason, Score
 from store.tables import schema
 from store.tables.bulk_rows import copy_text, escaped, insert_rows, is_one_of, upsert
@@ -151,6 +152,31 @@ def score_page(
     return answer_rows(connection, page, page.c.node)
 
 
+# Whoever writes scores moves it: what was read of them before may be another's.
+_MARK = "scores"
+
+
+@dataclass(slots=True)
+class KnownScores:
+    """The scores of each horizon's newest scoring; they are read again once the mark says that any were written."""
+
+    _read: dict[int, tuple[tuple[datetime, int], Mapping[str, float]]] = field(default_factory=dict)
+
+    def read(self, connection: sa.Connection, horizon_h: int, moment: datetime | None) -> Mapping[str, float]:
+        """Each node's score of a moment."""
+        if moment is None:
+            return _NONE
+        # The mark first: scores that come in between are taken for older ones, and read once more.
+        version = moment, read_marks(connection).get(_MARK, 0)
+        known = self._read.get(horizon_h)
+        if known is None or known[0] != version:
+            table = schema.scores.c
+            query = sa.select(table.node, table.score).where(table.horizon_h == horizon_h, table.time == moment)
+            self._read[horizon_h] = known = version, dict(connection.execute(query).all())
+        return known[1]
+
+
+_NONE: Mapping[str, float] = {}
 _COLUMNS = ("node", "horizon_h", "time", "score", "reasons", "model")
 _BLOCK = 100
 _ESCAPE, _ESCAPED = "\\", "\\\\"
@@ -166,6 +192,7 @@ def save_scores(connection: sa.Connection, scores: Iterable[Score]) -> int:
         )
     else:
         insert_rows(connection, schema.scores, _COLUMNS, [_row(one) for one in unique.values()])
+    move_mark(connection, _MARK)
     return len(unique)
 
 
@@ -194,6 +221,7 @@ def save_scoring_in_blocks(
             yield _lines(block, moment.isoformat())
 
     copy_text(connection, f"COPY scores ({', '.join(_COLUMNS)}) FROM STDIN", blocks())
+    move_mark(connection, _MARK)
     return saved
 
 
@@ -236,3 +264,4 @@ def forget_scoring(connection: sa.Connection, moment: datetime) -> None:
     table = schema.scores
     horizons = sa.select(schema.models.c.horizon_h)
     connection.execute(table.delete().where(table.c.time == moment, table.c.horizon_h.in_(horizons)))
+    move_mark(connection, _MARK)

@@ -1,18 +1,23 @@
-"""What there is to know of nodes as places for work, in one query: where they are, their risk, their open hint.
+"""What there is to know of nodes as places for work: where they are, their risk, their open hint.
 
-places = read_places(connection, fleet)                 # `fleet` as in store/nodes/fleet.py
-places = read_places(connection, fleet, ["gpu-001"])
+known = SchedulableNodes()                              # one for each database
+places = known.read(connection, fleet)                  # `fleet` as below
+places = known.read(connection, fleet, ["gpu-001"])
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+import orjson
 import sqlalchemy as sa
 
 from store.database.known_nodes import absent_hints, is_counted
-from store.nodes.node_states import not_ours, scores_beside, scores_of_some, still_shown
+from store.models.scores import KnownScores
+from store.nodes.node_states import not_ours, scores_beside, still_shown
 from store.records.hint import LIVE_STATES, OPEN_STATES
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import is_one_of
@@ -32,7 +37,6 @@ from store.tables.pages import answer_rows
 
 DAY_H, WEEK_H = 24, 168
 _HOLDS = ("cordon", "drain")  # what keeps work off its node, once it is sent or about to be
-_AT_ONCE = 1000  # rows
 _NO_SCORE = -1.0  # sorts behind every score
 _SHOWN = ("node", "rack", "leaf", "gpu_model", "gpus", "driver", "last_seen")
 
@@ -120,16 +124,19 @@ def _order(states: sa.FromClause, page: NodePage) -> tuple[sa.ColumnElement[Any]
     return (states.c.rank.desc(), states.c.node) if page.by_score else (states.c.node,)
 
 
-def node_states(fleet: FleetQuery, node: str | None = None, day: sa.FromClause | None = None) -> sa.Select[Any]:
+def node_states(
+    fleet: FleetQuery, node: str | None = None, day: sa.FromClause | None = None, told_of: bool = False
+) -> sa.Select[Any]:
     """Each node (or one) with its state and its score of 24 h, or why that is `withheld`; `rank` is what the list by
-    risk is sorted by. `day`: the scores, where few nodes are asked for (`scores_beside`)."""
+    risk is sorted by.
+
+    Args:
+        day: the scores, where few nodes are asked for (`scores_beside`).
+        told_of: leave out the nodes whose state follows from their score alone, and that no hint is open for.
+    """
     nodes = schema.nodes
-    out, faulty, hints, day = (
-        _out(fleet),
-        _faulty(fleet),
-        _open_hints(),
-        scores_of(fleet, DAY_H) if day is None else day,
-    )
+    out, faulty, hints = _out(fleet), _faulty(fleet), _open_hints()
+    day = scores_of(fleet, DAY_H) if day is None else day
     holding = hints.c.action.in_(_HOLDS) & hints.c.state.in_(LIVE_STATES) & hints.c.id.not_in(absent_hints())
     is_out = (out.c.node.is_not(None), "out")
     hides: list[tuple[sa.ColumnElement[bool], str]] = [is_out, (faulty.c.node.is_not(None), "faulty")]
@@ -156,6 +163,9 @@ def node_states(fleet: FleetQuery, node: str | None = None, day: sa.FromClause |
         hints.c.action.label("hint_action"),
         hints.c.state.label("hint_state"),
     ).select_from(joined)
+    if told_of:
+        some = sa.union_all(*(sa.select(each.c.node) for each in (out, faulty, hints)))
+        query = query.where(sa.or_(nodes.c.node.in_(some), *(rule for rule, name in hides if name == "silent")))
     return query if node is None else query.where(nodes.c.node == node)
 
 
@@ -173,14 +183,14 @@ def withheld_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequenc
     }
 
 
-def _out(fleet: FleetQuery) -> sa.Subquery:
+def _out(fleet: FleetQuery) -> sa.CTE:
     """Nodes with an open outage."""
     table = schema.outages
     lasting = table.c.end.is_(None) | (table.c.end > fleet.now)
-    return sa.select(table.c.node).where(table.c.start <= fleet.now, lasting).distinct().subquery("out")
+    return sa.select(table.c.node).where(table.c.start <= fleet.now, lasting).distinct().cte("out")
 
 
-def _faulty(fleet: FleetQuery) -> sa.Subquery:
+def _faulty(fleet: FleetQuery) -> sa.CTE:
     """Nodes with a confirmed fault that no outage has ended since. One dated later counts: a clock runs ahead.
 
     One that ended long ago counts as long as a gauge shows that it stands.
@@ -202,10 +212,10 @@ def _faulty(fleet: FleetQuery) -> sa.Subquery:
     standing = standing.where(incidents.c.end < fleet.faulty_since, still_shown(fleet.faulty_since))
     seen_to = sa.exists().where(outages.c.node == incidents.c.node, not_ours(outages.c.reason))
     standing = standing.where(~seen_to.where(outages.c.end >= incidents.c.end, outages.c.end <= fleet.now))
-    return query.union(standing).subquery("faulty")
+    return query.union(standing).cte("faulty")
 
 
-def _open_hints() -> sa.Subquery:
+def _open_hints() -> sa.CTE:
     """Each node's open hint; the newest, should there be several."""
     table = hint_tables.hints
     newest = sa.func.row_number().over(partition_by=table.c.node, order_by=(table.c.created.desc(), table.c.id.desc()))
@@ -215,7 +225,7 @@ def _open_hints() -> sa.Subquery:
     newest_of = (
         sa.func.max(sa.case((hints.c.place == 1, hints.c[name]))).label(name) for name in ("id", "action", "state")
     )
-    return sa.select(hints.c.node, *newest_of).group_by(hints.c.node).subquery("hint")
+    return sa.select(hints.c.node, *newest_of).group_by(hints.c.node).cte("hint")
 
 
 def scores_of(fleet: FleetQuery, horizon_h: int) -> sa.Subquery:
@@ -251,30 +261,85 @@ class SchedulableNode(NamedTuple):
     hint_state: str | None = None
 
 
-def schedulable_nodes(
-    connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None = None
-) -> list[SchedulableNode]:
-    """Every node in service that counts, by name, or those of some that do."""
+@dataclass(slots=True)
+class SchedulableNodes:
+    """Every node in service that counts, or those of some that do; what is as it was is not made again.
+
+    Where nodes are comes as one text, and only another text than the last is read. What speaks against nodes is of
+    few, and is asked for each time. All others are as their scores say.
+    """
+
+    scores: KnownScores = field(default_factory=KnownScores)
+    _made: tuple[Any, Mapping[str, float], Mapping[str, SchedulableNode]] | None = None
+
+    def read(
+        self, connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None = None
+    ) -> list[SchedulableNode]:
+        """The nodes, by name."""
+        day, texts = self.scores.read(connection, DAY_H, fleet.scored.get(DAY_H)), _texts(connection, fleet, names)
+        nodes = dict(self._well(texts, day, fleet.watch) if names is None else _well(texts, day, fleet.watch))
+        spoken_against = _spoken_against(fleet.silent_before is not None)
+        if names is not None:
+            spoken_against = spoken_against.where(is_one_of(connection, spoken_against.selected_columns.node, names))
+        moments = {"now": fleet.now, "faulty_since": fleet.faulty_since, "silent_before": fleet.silent_before}
+        for node, state, *rest in connection.execute(spoken_against, moments):
+            if (well := nodes.get(node)) is not None:
+                nodes[node] = _changed(well, state, *rest)
+        return list(nodes.values())
+
+    def _well(self, texts: Sequence[str], day: Mapping[str, float], watch: float) -> Mapping[str, SchedulableNode]:
+        kept, made = (texts, watch), self._made
+        if made is None or made[0] != kept or made[1] is not day:
+            self._made = made = kept, day, _well(texts, day, watch)
+        return made[2]
+
+
+def _texts(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Where nodes are, each column of all of them as one JSON array: to read rows is most of the cost of asking."""
     nodes = schema.nodes.c
-    day = None if names is None else _scores_beside(connection, nodes.node, fleet, DAY_H)
-    query = node_states(fleet, day=day).add_columns(nodes.nvlink_domain).where(is_counted(nodes.node))
-    query = query.where(sa.or_(nodes.in_service_until.is_(None), nodes.in_service_until > fleet.now))
+    listed = sa.func.json_agg if connection.dialect.name == "postgresql" else sa.func.json_group_array
+    columns = (nodes.node, nodes.leaf, nodes.rack, nodes.nvlink_domain, nodes.gpus)
+    texts: list[sa.ColumnElement[Any]] = [sa.cast(listed(column), sa.Text) for column in columns]
+    query = _in_service(sa.select(*texts), fleet.now)
     if names is not None:
         query = query.where(is_one_of(connection, nodes.node, names))
-    states = query.subquery()
-    columns = (
-        *(states.c.node, states.c.state, states.c.score_24h, states.c.withheld, states.c.leaf, states.c.rack),
-        *(states.c.nvlink_domain, states.c.gpus, states.c.hint_id, states.c.hint_action, states.c.hint_state),
-    )
-    # Some at a time: all rows at once call for a garbage collection.
-    with connection.execute(sa.select(*columns).order_by(states.c.node)) as found:
-        return [SchedulableNode._make(row) for part in found.partitions(_AT_ONCE) for row in part]
+    return tuple(text or "[]" for text in connection.execute(query).one())
 
 
-def week_scores(connection: sa.Connection, fleet: FleetQuery, names: Sequence[str]) -> dict[str, float]:
-    """The newest score of seven days of some nodes, withheld or not; of many nodes, those of all."""
-    moment = fleet.scored.get(WEEK_H)
-    if moment is not None and len(names) <= _AT_ONCE:
-        return scores_of_some(connection, WEEK_H, moment, names, "score")
-    week = scores_of(fleet, WEEK_H)
-    return dict(connection.execute(sa.select(week.c.node, week.c.score)).all())
+def _in_service(query: sa.Select[Any], now: Any) -> sa.Select[Any]:
+    """The query, whose rows are nodes, for those in service that count; `now`: a moment, or what one is bound to."""
+    until = schema.nodes.c.in_service_until
+    return query.where(is_counted(schema.nodes.c.node), sa.or_(until.is_(None), until > now))
+
+
+def _well(texts: Sequence[str], day: Mapping[str, float], watch: float) -> Mapping[str, SchedulableNode]:
+    """Nodes that nothing speaks against but their score, in the order of their names."""
+    found = {}
+    for node, leaf, rack, domain, gpus in sorted(zip(*map(orjson.loads, texts), strict=True), key=itemgetter(0)):
+        risk = day.get(node)
+        state = "ok" if risk is None or risk < watch else "at_risk"
+        found[node] = SchedulableNode(node, state, risk, None, leaf, rack, domain, gpus)
+    return found
+
+
+def _moment(name: str) -> Any:
+    return sa.bindparam(name, type_=schema.UtcTime())
+
+
+@lru_cache(maxsize=2)
+def _spoken_against(is_silence_told: bool) -> sa.Select[Any]:
+    """`node state withheld hint_id hint_action hint_state` of nodes that are not as their scores say, or have a hint.
+
+    Built once, for that takes longer than half of the answer; the moments are those of a `FleetQuery`, by name.
+    """
+    silent_before = _moment("silent_before") if is_silence_told else None
+    states = node_states(FleetQuery(_moment("now"), _moment("faulty_since"), 0.0, silent_before, {}), told_of=True)
+    of_some = _in_service(states, _moment("now")).subquery()
+    columns = ("node", "state", "withheld", "hint_id", "hint_action", "hint_state")
+    return sa.select(*(of_some.c[name] for name in columns))
+
+
+def _changed(well: SchedulableNode, state: str, withheld: str | None, *hint: str | None) -> SchedulableNode:
+    """A node with what speaks against it; one that has a hint alone may be at risk all the same."""
+    state, risk = well.state if state == "ok" else state, well.risk_24h if withheld is None else None
+    return SchedulableNode(well.node, state, risk, withheld, *well[4:8], *hint)

@@ -9,6 +9,7 @@ Jobs keep the short text (`store/records/job.py`); whoever needs the hosts expan
 
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
@@ -132,15 +133,25 @@ def compress(names: Iterable[str]) -> str:
     What is no node's name (`is_node_name`) is left out: Slurm could read it as an option, or as `ALL`.
     """
     alone: list[str] = []
-    numbered: dict[tuple[str, int], list[int]] = {}
-    for name in filter(is_node_name, set(names)):
-        match = _NUMBERED.fullmatch(name)
-        if match is not None:
-            numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
-        else:
+    numbered: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for name in set(names):
+        part = _numbered(name)
+        if part is not None:
+            numbered[part[0]].append(part[1])
+        elif is_node_name(name):
             alone.append(name)
     parts = [(prefix, _write(prefix, width, sorted(numbers))) for (prefix, width), numbers in numbered.items()]
     return ",".join(text for _key, text in sorted([*parts, *((name, name) for name in alone)]))
+
+
+@lru_cache(maxsize=1 << 17)
+def _numbered(name: str) -> tuple[tuple[str, int], int] | None:
+    """A node's name without its number, with that number's digits, and the number; kept, for they are asked for again.
+
+    None where it has no number, or is no node's name.
+    """
+    match = _NUMBERED.fullmatch(name)
+    return None if match is None or not is_node_name(name) else ((match[1], len(match[2])), int(match[2]))
 
 
 def _write(prefix: str, width: int, numbers: list[int]) -> str:

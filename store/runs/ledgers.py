@@ -85,9 +85,9 @@ def newest_accounts(connection: sa.Connection, limit: int) -> list[tuple[str, di
     return [(run, account or {}) for run, account in connection.execute(query.limit(limit))]
 
 
-def facts_of_runs(connection: sa.Connection, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What was noted of runs beside their accounts (`goodput/cluster/mfu.py`), of those that have it."""
-    query = sa.select(_TABLE.c.run, _TABLE.c.ledger["facts"]).where(is_one_of(connection, _TABLE.c.run, runs))
+def facts_since(connection: sa.Connection, since: datetime) -> dict[str, dict[str, Any]]:
+    """What was noted of runs beside their accounts (`goodput/cluster/mfu.py`), of those that went on after a moment."""
+    query = sa.select(_TABLE.c.run, _TABLE.c.ledger["facts"]).where(_TABLE.c.until >= since)
     return {run: facts for run, facts in connection.execute(query) if facts is not None}
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from store.records.job import LossKey as LossKey
 from store.tables import schema
+from store.tables.bulk_rows import is_one_of
 
 _LOST, _DAYS = schema.interruptions, schema.run_days
 
@@ -216,14 +217,16 @@ def day_sums(
     return [(day, bucket, int(wall), int(gpu), int(none)) for day, bucket, wall, gpu, none in connection.execute(query)]
 
 
-def productive_gpu_ms(connection: sa.Connection, since: datetime, until: datetime) -> dict[str, int | None]:
-    """The productive GPU ms of each run that got anything done in the days of [since, until); None: GPUs not known."""
-    query = (
-        sa.select(_DAYS.c.run, sa.func.sum(_DAYS.c.gpu_ms))
-        .where(_DAYS.c.day >= since, _DAYS.c.day < until, _DAYS.c.bucket == "productive")
-        .group_by(_DAYS.c.run)
-    )
-    return {run: None if gpu_ms is None else int(gpu_ms) for run, gpu_ms in connection.execute(query)}
+def productive_gpu_ms(
+    connection: sa.Connection, window: tuple[datetime, datetime], runs: Sequence[str]
+) -> dict[str, int | None]:
+    """The productive GPU ms of each of some runs that got anything done in a window's days; None: GPUs not known."""
+    if not runs:
+        return {}
+    days = (_DAYS.c.day >= window[0], _DAYS.c.day < window[1], _DAYS.c.bucket == "productive")
+    query = sa.select(_DAYS.c.run, sa.func.sum(_DAYS.c.gpu_ms)).where(*days, is_one_of(connection, _DAYS.c.run, runs))
+    found = connection.execute(query.group_by(_DAYS.c.run))
+    return {run: None if gpu_ms is None else int(gpu_ms) for run, gpu_ms in found}
 
 
 IncidentNear: TypeAlias = tuple[str, datetime, datetime, str, int | None, str, str, dict[str, int]]

@@ -1,4 +1,4 @@
-"""Nodes as places for work, in one query."""
+"""Nodes as places for work: what is kept between two questions never shows."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from store.database.connections import writing
 from store.events.append import append_nodes
 from store.hints.hint_log import save_hint
-from store.nodes.fleet import FleetQuery, SchedulableNode, schedulable_nodes, week_scores
+from store.nodes.fleet import FleetQuery, SchedulableNode, SchedulableNodes
 from store.records.hint import Hint
 from store.records.node import Node
 from store.tables import schema
@@ -36,12 +36,12 @@ def test_a_place_has_all_that_is_known_and_one_that_has_left_is_none(any_engine:
         row = {"node": "a", "time": NOW, "reasons": [], "model": "m"}
         connection.execute(schema.scores.insert(), [row | {"horizon_h": h, "score": h / 1000} for h in (24, 168)])
         known = SchedulableNode("a", "cordoned", 0.024, None, "l", "r", "d", 4, "h", "cordon", "confirmed")
-        assert schedulable_nodes(connection, FLEET) == [
+        nodes = SchedulableNodes()
+        assert nodes.read(connection, FLEET) == [
             known,
             SchedulableNode("b", "ok"),
             SchedulableNode("leaving", "ok"),
         ]
-        assert schedulable_nodes(connection, FLEET, ["b", "gone", "nobody", "b"]) == [SchedulableNode("b", "ok")]
-        assert schedulable_nodes(connection, FLEET, []) == []
-        several = ["b"], ["a", "b"], [f"n{number}" for number in range(2000)]  # of so many those of all are read
-        assert [week_scores(connection, FLEET, names) for names in several] == [{}, {"a": 0.168}, {"a": 0.168}]
+        assert nodes.read(connection, FLEET, ["b", "gone", "nobody", "b"]) == [SchedulableNode("b", "ok")]
+        assert nodes.read(connection, FLEET, []) == []
+        assert nodes.scores.read(connection, 168, NOW) == {"a": 0.168}

@@ -111,10 +111,10 @@ def test_a_cluster_without_anything_has_no_ratios() -> None:
 
 def test_program_goodput_is_weighted_by_productive_hours_and_says_how_much_it_covers() -> None:
     """A run without a shape weighs nothing."""
-    program, covered = program_goodput({"a": 0.5, "b": 0.2, "gone": 0.9}, {"a": 300, "b": 100, "c": 100})
+    program, covered = program_goodput({"a": 0.5, "b": 0.2, "gone": 0.9}, {"a": 300, "b": 100, "c": 50}, 500)
     assert program == pytest.approx((0.5 * 300 + 0.2 * 100) / 400)
     assert covered == pytest.approx(0.8)
-    assert program_goodput({}, {"a": 1}) == (None, 0.0)
+    assert program_goodput({}, {"a": 1}, 1) == (None, 0.0)
 
 
 @given(
