@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-import orjson
+import msgspec
 import sqlalchemy as sa
 
 from store.database.known_nodes import is_counted
-from store.records.event import Cause, Severity, parse_time
+from store.records.event import Cause, Severity
 from store.records.incident import Incident, incident_of
 from store.tables import hint_tables, schema
 from store.tables.bulk_rows import as_rows, is_one_of
@@ -298,16 +298,27 @@ def fault_signs(
     return found
 
 
+class _Head(msgspec.Struct, frozen=True):
+    """What a sign takes over of a head (`diagnosis/incidents/root.py`, IncidentHead)."""
+
+    time: datetime
+    kind: str
+    code: int | None
+    severity: Any
+    cause: Any
+    source: str | None = None
+    follows: bool = False
+
+
+_HEADS = msgspec.json.Decoder(list[_Head])
+
+
 def _of_heads(ident: str, heads: str, end: datetime, until: datetime | None) -> Sequence[FaultSign]:
-    """The signs of an incident of several things (`diagnosis/incidents/root.py`, Head), without mere consequences."""
-    signs = []
-    for head in orjson.loads(heads):
-        time = parse_time(head["time"])
-        if not head.get("follows") and (until is None or time <= until):
-            said = head.get("source") or ""
-            signs.append(
-                FaultSign(
-                    ident, said, head["kind"], head["code"], head["severity"], head["cause"], time, max(time, end)
-                )
-            )
-    return signs
+    """The signs of an incident of several things, without mere consequences."""
+    return [
+        FaultSign(
+            ident, head.source or "", head.kind, head.code, head.severity, head.cause, head.time, max(head.time, end)
+        )
+        for head in _HEADS.decode(heads)
+        if not head.follows and (until is None or head.time <= until)
+    ]
