@@ -50,6 +50,13 @@ _ASYNC = re.compile(
     r"NET/IB : (?:(?P<name>[\w.-]{1,64}):\d{1,3} )?(?:Got )?(?P<event>async fatal|(?:non-fatal )?async) event",
     re.ASCII,
 )
+# How a work request ended (enum ibv_wc_status of libibverbs/verbs.h; InfiniBand Architecture Specification volume 1,
+# section 11.6.2). No answer came over the fabric: 12 (retries exceeded), 20 (a response that timed out).
+_NO_ANSWER = frozenset({"12", "20"})
+# The request itself was refused here: its length, its operation, its memory, its window. No peer has to do with it.
+_REFUSED_HERE = frozenset({"1", "2", "4", "6", "8"})
+# The queue pair was in its error state before: an earlier request failed, or the other end went.
+_FLUSHED = "5"
 # What every rank says when a subnet manager starts or changes hands (rdma-core, libibverbs/enum_strs.c): no trouble.
 _HARMLESS = re.compile(
     r" event ?: (?:client reregistration|(?:GID table|SM|LID|P_Key) change|communication established"
@@ -117,9 +124,7 @@ def glog_of(text: str) -> tuple[int, str, str] | None:
 def _warning(text: str, node: str | None) -> ErrorReport | None:
     message = text.strip()[:MAX_MESSAGE]
     if match := _COMPLETION.search(text):
-        return ErrorReport(
-            "nccl_ib_completion", message, "training_error", "fabric", node=node, attributes=_fields(match)
-        )
+        return _completion(match, message, node)
     if match := _ASYNC.search(text):
         if _HARMLESS.search(text, match.start()):
             return None
@@ -135,6 +140,18 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
     if _SOCKET.search(text):
         return ErrorReport("nccl_socket", message, variant="noticed", node=node)
     return None
+
+
+def _completion(match: re.Match[str], message: str, node: str | None) -> ErrorReport:
+    """A transfer that failed, by how: the fabric did not answer, this end or the other refused, or one failed before."""
+    name, variant = "nccl_ib_completion", ""
+    if match["status"] in _NO_ANSWER:
+        variant = "fabric"
+    elif match["status"] == _FLUSHED:
+        name, variant = "nccl_ib_flushed", "noticed"
+    elif match["status"] in _REFUSED_HERE:
+        name = "nccl_ib_refused"
+    return ErrorReport(name, message, variant=variant, node=node, attributes=_fields(match))
 
 
 def _fields(match: re.Match[str]) -> dict[str, str | int | float | bool | None]:

@@ -174,9 +174,33 @@ def test_ranks_that_wait_are_explained_before_anything_has_stopped(engine: sa.En
     standing = {"run": "llm", "group": "dp", "ranks": "0-3", "local_ranks": "0:0;1:1;2:2;3:3", "world": 4}
     standing |= {"last_enqueued": "71:2;72:0-1,3", "last_completed": 71, "stopped": "2"}
     url = told(engine, [Event(at(100), "gpu-001", "ranks", "collective_wait", attributes=standing)], [])
-    result = run("diagnose", "--db", url)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "gpu-001/gpu2" in result.stdout
+    first = document("diagnose", "--db", url)[0]
+    assert (first["class"], first["cause"], first["action"]) == ("application", "application", "restart_app")
+    assert first["probability"] > 0.5
+    assert "rank 2 of llm is missing: its process does not run (local rank 2 of gpu-001)" in first["reason"]
+
+
+def test_a_rank_whose_process_is_stopped_is_no_fault_of_its_gpu(engine: sa.Engine) -> None:
+    """State T in /proc: somebody stopped it, or its program ended. The job of these nodes is known, or it is not."""
+    standing = {"run": "llm", "group": "dp", "ranks": "0-3", "local_ranks": "0:0;1:1;2:2;3:3", "world": 8}
+    here = standing | {"last_enqueued": "71:2;72:0-1,3", "last_completed": 71, "stopped": "2"}
+    there = standing | {"ranks": "4-7", "local_ranks": "4:0;5:1;6:2;7:3", "last_enqueued": 72, "last_completed": 71}
+    waits = [
+        Event(at(100), node, "ranks", "collective_wait", attributes=told_there)
+        for node, told_there in (("gpu-001", here), ("gpu-002", there))
+    ]
+    url = told(engine, waits, [Job("1", "llm", "RUNNING", at(0), at(0), None, 2, "gpu-[001-002]")])
+    verdicts = document("diagnose", "--db", url, "--run", "llm")
+    assert verdicts[0]["class"] == "application"
+    assert not [one for one in verdicts if one["class"] in ("gpu", "nvlink")]
+
+
+def test_a_rank_that_does_not_come_though_its_process_runs_may_be_its_gpus_fault(engine: sa.Engine) -> None:
+    """The same words of a rank that nobody stopped."""
+    standing = {"run": "llm", "group": "dp", "ranks": "0-3", "local_ranks": "0:0;1:1;2:2;3:3", "world": 4}
+    standing |= {"last_enqueued": "71:2;72:0-1,3", "last_completed": 71}
+    url = told(engine, [Event(at(100), "gpu-001", "ranks", "collective_wait", attributes=standing)], [])
+    assert "gpu-001/gpu2" in run("diagnose", "--db", url).stdout
 
 
 @pytest.mark.parametrize("moment", ["soon", "2025-13-01", "", "12:00"])
