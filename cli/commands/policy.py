@@ -120,7 +120,7 @@ def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
 @policy.command("dry-run")
 @_FILE
 @DB_OPTION
-@click.option("--since", help="From this time on. [default: 28 days before --until]")
+@click.option("--since", help="From this time on. [default: 28 days before --until, or the oldest record]")
 @click.option("--until", help="Before this time. [default: the newest record]")
 @click.option(
     "--step-min", type=click.IntRange(1, 24 * 60), default=60, show_default=True, help="Minutes between decisions."
