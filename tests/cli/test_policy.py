@@ -133,7 +133,7 @@ def test_without_limits_both_are_held(url: str, tmp_path: Path) -> None:
     page = run("dry-run", str(file), "--db", url, *span).output
     assert "this policy" in page
     assert "cordon on fatal xid" in page
-    assert "8 node-days, 1 unplanned outages" in page
+    assert "7 node-days, 1 unplanned outages" in page
 
 
 @pytest.mark.parametrize(
