@@ -151,6 +151,14 @@ def test_every_reader_is_registered_once() -> None:
         ),
         ("pdsh@head: n1: ssh exited with exit code 255", "task_killed", "unknown", "error"),
         ("x] [default] Received SIGTERM death signal, shutting down workers", "stopped", "unknown", "warning"),
+        (
+            "[f0778:229246:0:229246] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
+            "signal_caught",
+            "unknown",
+            "error",
+        ),
+        ("[gpu-003:12345] Signal: Bus error (7)", "signal_caught", "unknown", "error"),
+        ("[gpu-003:12345] Signal: Terminated (15)", "signal_caught", "unknown", "warning"),
     ],
 )
 def test_the_words_of_an_ending_tell_its_cause(line: str, error: str, cause: str, severity: str) -> None:
@@ -176,6 +184,9 @@ def test_the_words_of_an_ending_tell_its_cause(line: str, error: str, cause: str
         "ValueError in a sentence",
         "Retry on ConnectionError",
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+        "[gpu-003:12345] Signal code: Address not mapped (1)",
+        "[gpu-003:12345] *** Process received signal ***",
+        "(EE) Caught signal 11 (Segmentation fault). Server aborting",
         "host      : gpu-017",
     ],
 )
