@@ -143,7 +143,7 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
 
 
 def _completion(match: re.Match[str], message: str, node: str | None) -> ErrorReport:
-    """A transfer that failed, by how: the fabric did not answer, this end or the other refused, or one failed before."""
+    """A transfer that failed, by how: no answer came, this end or the other refused it, or one before it failed."""
     name, variant = "nccl_ib_completion", ""
     if match["status"] in _NO_ANSWER:
         variant = "fabric"

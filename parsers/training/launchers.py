@@ -148,11 +148,11 @@ _ASKED = frozenset({"2", "15"})
 def read_launcher(text: str) -> ErrorReport | None:
     """The end of a task."""
     if match := _UCX_SIGNAL.search(text) or _MPI_SIGNAL.search(text):
-        fields = numbers({"pid": match["pid"], "signal": match["signal"]})
+        caught = numbers({"pid": match["pid"], "signal": match["signal"]})
         variant = "ended" if match["signal"] in _ASKED else ""
         name, text = "signal_caught", match[0][:MAX_MESSAGE]
         return ErrorReport(
-            name, text, variant=variant, node=match["node"], attributes=fields, distinct_by=match["signal"]
+            name, text, variant=variant, node=match["node"], attributes=caught, distinct_by=match["signal"]
         )
     if match := _RETURNED.search(text) or _CHILD.search(text):
         return ErrorReport("process_exit", match[0], attributes=numbers(match.groupdict()))

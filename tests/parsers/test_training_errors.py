@@ -152,7 +152,7 @@ def test_every_reader_is_registered_once() -> None:
         ("pdsh@head: n1: ssh exited with exit code 255", "task_killed", "unknown", "error"),
         ("x] [default] Received SIGTERM death signal, shutting down workers", "stopped", "unknown", "warning"),
         (
-            "[f0778:229246:0:229246] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
+            "[f0778:22924:0:22924] Caught signal 11 (Segmentation fault: address not mapped to object at address 0)",
             "signal_caught",
             "unknown",
             "error",
