@@ -64,7 +64,7 @@ _HARMLESS = re.compile(
     re.ASCII,
 )
 _IBV = re.compile(r"Call to (?P<call>ibv_\w{1,60}) failed", re.ASCII)
-_CUDA = re.compile(r"Cuda failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
+_CUDA = re.compile(r"(?:Cuda|HIP) failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
 # NCCL's multicast over the NVSwitches: what cannot be bound, says NCCL, is the Fabric Manager's or a switch's fault.
 _NVLS = re.compile(
     r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory(?: of size (?P<bytes>\d{1,18}))?.{0,120}?"
@@ -184,6 +184,9 @@ _CUDA_ERROR = re.compile(
 )
 # AMD's runtime ends the program: an address that is not its own, or a GPU that hangs, for whatever reason.
 _ROCM = re.compile(r"(?P<what>Memory access fault|HW Exception) by GPU node-\d{1,4}\b.{0,300}", re.ASCII)
+# And a queue that it takes off: an address or an instruction of the program's, else its work or the GPU.
+_HSA = re.compile(r"[Aa]borting with error : (?P<name>HSA_STATUS_ERROR_\w{1,60})(?:: .{0,300})?", re.ASCII)
+_HSA_OF_PROGRAMS = ("MEMORY_APERTURE_VIOLATION", "MEMORY_FAULT", "ILLEGAL_INSTRUCTION", "OUT_OF_RESOURCES", "INVALID_")
 # Megatron-LM's check of its gradients: the program's, or a GPU that computes wrongly.
 _NAN = re.compile(
     r"[Rr]ank (?P<rank>\d{1,7}): found (?:NaN|Inf) in local .{0,200}?Device: (?P<device>\d{1,4}), "
@@ -219,6 +222,9 @@ def read_python(text: str) -> ErrorReport | None:
         return ErrorReport("fatal_python_error", match[0].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
     if match := _ROCM.search(text):
         return _rocm(match)
+    if match := _HSA.search(text):
+        ours = match["name"].removeprefix("HSA_STATUS_ERROR_").startswith(_HSA_OF_PROGRAMS)
+        return ErrorReport(match["name"], match[0].strip()[:MAX_MESSAGE], variant="application" if ours else "")
     if match := _CUDA_ERROR.search(text):
         return ErrorReport("cuda_error", match[0].strip()[:MAX_MESSAGE], variant="hardware")
     if match := _UNEXPECTED.search(text):
@@ -262,7 +268,7 @@ PYTHON = ErrorReader(
     name="python",
     signs=(
         *("rror", "xception", "Exit", "Interrupt", "what():"),
-        *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch", "by GPU node-"),
+        *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch", "by GPU node-", "HSA_STATUS_ERROR_"),
     ),
     read=read_python,
 )

@@ -61,6 +61,20 @@ def test_every_reader_is_registered_once() -> None:
             "error",
         ),
         ("HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang", *HANG),
+        (
+            ":0:rocdevice.cpp            :3588: 1945659664 us:  Callback: Queue 0x77791ea00000 aborting with error : "
+            "HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception. code: 0x1016",
+            "HSA_STATUS_ERROR_EXCEPTION",
+            "unknown",
+            "error",
+        ),
+        (
+            "Callback: Queue 0x1517ee000000 Aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION: The agent "
+            "attempted to access memory beyond the largest legal address. code: 0x29",
+            "HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION",
+            "application",
+            "error",
+        ),
         (" 41%|████    | 366/903 [5:15:39<6:53:09, 46.16s/it]HW Exception by GPU node-9 reason :GPU Hang", *HANG),
         ("ConnectionResetError: [Errno 104] Connection reset by peer", "ConnectionResetError", "unknown", "error"),
         (
@@ -115,6 +129,8 @@ def test_every_reader_is_registered_once() -> None:
         ),
         ("n1:1:2 [0] a.cc:1 NCCL WARN Call to ibv_reg_mr failed", "nccl_ib_call", "fabric", "error"),
         ("n1:1:2 [0] a.cc:1 NCCL WARN Cuda failure 'out of memory'", "nccl_cuda", "application", "error"),
+        ("n1:1:2 [0] a.cc:1 NCCL WARN HIP failure 'out of memory'", "nccl_cuda", "application", "error"),
+        ("n1:1:2 [0] a.cc:1 NCCL WARN HIP failure 'invalid argument'", "nccl_cuda", "unknown", "error"),
         (
             "n1:1:2 [0] a.cc:1 NCCL WARN Cuda failure 214 'uncorrectable ECC error encountered'",
             "nccl_cuda",

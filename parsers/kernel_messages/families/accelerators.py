@@ -366,6 +366,14 @@ XE_FORMS = (
         device="gpu",
         variant="given_up",
     ),
+    # Of the common part of drivers since 6.15; after a reset that helped it says so.
+    MessageForm(
+        "device wedged, needs recovery",
+        rf"(?P<driver>xe|amdgpu|i915) {PCI}: \[drm\] device wedged, needs recovery",
+        "gpu_reset",
+        device="gpu",
+        variant="given_up",
+    ),
 )
 
 XE = MessageFamily("xe", signs(XE_FORMS), decoder(XE_FORMS))
