@@ -69,7 +69,7 @@ def test_every_reader_is_registered_once() -> None:
             "error",
         ),
         (
-            "Callback: Queue 0x1517ee000000 Aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION: The agent "
+            "Callback: Queue 0x1517ee00 Aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION: The agent "
             "attempted to access memory beyond the largest legal address. code: 0x29",
             "HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION",
             "application",
