@@ -15,7 +15,8 @@ from cli.main import foreshock
 from diagnosis.incidents.incidents_table import update_incidents
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes, append_outages
-from store.records.event import Attribute, Event, format_time
+from store.records.event import Attribute, Device, Event, format_time
+from store.records.fault_catalog import with_kind_meaning
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
@@ -53,6 +54,12 @@ def document(*arguments: str) -> Any:
     result = run(*arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)
+
+
+def amdgpu(seconds: float, pci: str, kind: str, variant: str) -> Event:
+    """What AMD's driver says of a GPU."""
+    event = Event(at(seconds), "gpu-002", "kernel", kind, device=Device("gpu", pci=pci), id=f"{kind}-{pci}")
+    return with_kind_meaning(event, variant)
 
 
 @pytest.fixture
@@ -201,6 +208,18 @@ def test_a_rank_that_does_not_come_though_its_process_runs_may_be_its_gpus_fault
     standing |= {"last_enqueued": "71:2;72:0-1,3", "last_completed": 71}
     url = told(engine, [Event(at(100), "gpu-001", "ranks", "collective_wait", attributes=standing)], [])
     assert "gpu-001/gpu2" in run("diagnose", "--db", url).stdout
+
+
+def test_the_gpus_that_amds_driver_resets_beside_a_bad_one_are_not_its_nodes_fault(engine: sa.Engine) -> None:
+    """A memory error of one makes the driver reset all that are linked with it: the first is the culprit."""
+    bad, *others = (f"0000:{bus}:00.0" for bus in ("65", "75", "85", "95"))
+    events = [iteration(80), iteration(90)]
+    events.append(amdgpu(100.0, bad, "gpu_ras", "uncorrectable"))
+    events += [amdgpu(100.1, pci, "gpu_reset", "begin") for pci in (bad, *others)]
+    events.append(program_error(120, "RuntimeError: HIP error: unspecified launch failure", "RuntimeError"))
+    first = document("diagnose", "--db", told(engine, events, [job(0, 700, "FAILED")]))[0]
+    assert (first["class"], first["node"], first["device"]["pci"]) == ("gpu", "gpu-002", bad)
+    assert first["probability"] > 0.9
 
 
 @pytest.mark.parametrize("moment", ["soon", "2025-13-01", "", "12:00"])
