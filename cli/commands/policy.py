@@ -176,7 +176,8 @@ def _print_trial(file: Path, report: Mapping[str, Any]) -> None:
     print_text(
         f"{file}, version {report['version']}: {report['since']} to {report['until']}, {report['moments']} decisions"
     )
-    print_text(f"{report['nodes']} nodes, {_days(report['node_days'])} node-days, {report['outages']} unplanned outages")
+    days = _days(report["node_days"])
+    print_text(f"{report['nodes']} nodes, {days} node-days, {report['outages']} unplanned outages")
     print_table(report["table"], ("policy", "asked", "count", "right", "false", "caught", "held_gpu_h", "lead_h_p50"))
     if report["savings"] is None:
         print_text("what it would have saved is not known: `foreshock goodput --db URL` makes the runs' ledgers first")
