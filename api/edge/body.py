@@ -195,11 +195,18 @@ def json_of(kind: type[M]) -> Callable[[Request, Server, bytes], M]:
             return decoder.decode(unpack(request, server, packed) or b"{}")
         except msgspec.ValidationError as error:
             text, _, place = str(error).partition(" - at `$")
-            raise Problem(422, f"{place.strip('`.') or 'the body'}: {text}") from error
+            name = place.strip("`.")
+            raise Problem(422, f"{name or 'the body'}: {text}{_allowed(kind, name)}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(422, f"the body is no JSON: {error}") from error
 
     return read
+
+
+def _allowed(kind: type[JsonBody], name: str) -> str:
+    """The words that a field may hold, where they are few."""
+    words = body_schema(kind).get("properties", {}).get(name, {}).get("enum", ())
+    return f": use {', '.join(map(str, words[:-1]))} or {words[-1]}" if len(words) > 1 else ""
 
 
 def described(kind: type[JsonBody], example: Mapping[str, Any]) -> dict[str, Any]:

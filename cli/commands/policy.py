@@ -100,6 +100,11 @@ def show(url: str, limit: int, as_json: bool) -> None:
     )
 
 
+def _days(days: float) -> str:
+    """Few with their tenths: of a young store they are the answer."""
+    return f"{days:.0f}" if days >= 10 or days == int(days) else f"{days:.1f}"
+
+
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What is otherwise: `budgets.nodes 8 -> 4`."""
     before, after = _flat(old), _flat(new)
@@ -120,7 +125,7 @@ def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
 @policy.command("dry-run")
 @_FILE
 @DB_OPTION
-@click.option("--since", help="From this time on. [default: 28 days before --until]")
+@click.option("--since", help="From this time on. [default: 28 days before --until, or the oldest record]")
 @click.option("--until", help="Before this time. [default: the newest record]")
 @click.option(
     "--step-min", type=click.IntRange(1, 24 * 60), default=60, show_default=True, help="Minutes between decisions."
@@ -171,7 +176,8 @@ def _print_trial(file: Path, report: Mapping[str, Any]) -> None:
     print_text(
         f"{file}, version {report['version']}: {report['since']} to {report['until']}, {report['moments']} decisions"
     )
-    print_text(f"{report['nodes']} nodes, {report['node_days']:.0f} node-days, {report['outages']} unplanned outages")
+    days = _days(report["node_days"])
+    print_text(f"{report['nodes']} nodes, {days} node-days, {report['outages']} unplanned outages")
     print_table(report["table"], ("policy", "asked", "count", "right", "false", "caught", "held_gpu_h", "lead_h_p50"))
     if report["savings"] is None:
         print_text("what it would have saved is not known: `foreshock goodput --db URL` makes the runs' ledgers first")

@@ -27,7 +27,7 @@ from schedulers.backtest.replay import (
 from schedulers.backtest.savings import JobPlacement, ReplayHistory, Savings, account
 from schedulers.policy.fact_queries import ScoreHistory
 from schedulers.policy.settings import Policy, version_of
-from store.events.event_pages import newest_time
+from store.events.event_pages import newest_time, oldest_time
 from store.nodes.inventory import read_nodes, read_outages
 from store.records.event import RecordError, format_time, parse_time
 from store.records.outage import Outage
@@ -42,7 +42,7 @@ THIS = "this policy"
 
 @dataclass(frozen=True, slots=True)
 class TrialSpan:
-    """What of the history is lived through; None: the newest four weeks, or since the first of the `scores`.
+    """What of the history is lived through; None: the newest four weeks that have records, or since the first `scores`.
 
     `scores`: in place of those stored. `avoid_takes`: whether a scheduler takes a node out of use for an `avoid`.
     """
@@ -61,8 +61,14 @@ def try_policy(connection: sa.Connection, policy: Policy, requested: TrialSpan) 
         Failure: the database has no records, or the span is empty.
     """
     span = _span(connection, requested)
+    first = oldest_time(connection) or span.since
     fleet = [
-        NodeService(node.node, node.gpus or policy.costs.node_gpus, node.in_service_since, node.in_service_until)
+        NodeService(
+            node.node,
+            node.gpus or policy.costs.node_gpus,
+            max(node.in_service_since or first, first),  # of what was before nobody tells whether it failed
+            node.in_service_until,
+        )
         for node in read_nodes(connection)
     ]
     _check_scores(requested.scores, span, fleet)
@@ -155,7 +161,11 @@ def _span(connection: sa.Connection, requested: TrialSpan) -> ReplaySpan:
             raise Failure("the database has no records: load some with `foreshock ingest`, or name --until")
     since = requested.since
     if since is None:
-        since = until - _DAYS if requested.scores is None else requested.scores.moments[0]
+        if requested.scores is not None:
+            since = requested.scores.moments[0]
+        else:
+            first = oldest_time(connection)
+            since = max(until - _DAYS, first) if first is not None and first < until else until - _DAYS
     if since >= until:
         raise Failure(f"--since {format_time(since)} is not before --until {format_time(until)}")
     return ReplaySpan(since, until, requested.step)

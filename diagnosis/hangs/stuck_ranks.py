@@ -173,6 +173,7 @@ class StuckRanks:
         told: dict[str, Attribute] = {
             "run": run or None,
             "rank": rank,
+            "local_rank": local,
             "group": group.name,
             "collective": number,
             "operation": next(iter(group.operations.values()), None),
@@ -187,14 +188,18 @@ class StuckRanks:
             "reporter": _reporter(group, node),
             "peer": group.hosts[rank][0] if node is None and rank in group.hosts else None,
         }
+        where = f" (local rank {local} of {node})" if node is not None and local is not None else ""
         how = {
-            "stopped": "its process does not run",
+            "stopped": f"its process does not run{where}",
             "not_entered": f"it has not entered collective {number}",
             "silent": "nothing is heard of it",
         }[one.how]
         whose = f" of {run}" if run else ""
         words = f"rank {rank}{whose} is missing: {how}, and {len(waiting)} ranks of group {group.name or '?'} wait"
-        event = _event(MISSING, group.first, node, local, words, told)
+        # A process that does not run says nothing of its GPU; where its own node says so, the node is well.
+        event = _event(MISSING, group.first, node, None if one.how == "stopped" else local, words, told)
+        if one.how == "stopped" and rank in state.places and node in group.witnesses:
+            event = with_kind_meaning(event, "stopped")
         return replace(event, id=group.events[0]) if group.events and count == 1 else event
 
     def _mismatch_event(self, run: str, group: GroupState) -> Event:

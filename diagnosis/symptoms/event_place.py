@@ -13,6 +13,7 @@ from store.records.verdict import CauseClass
 _PARTS: dict[str, CauseClass] = {
     "gpu": "gpu",
     "npu": "gpu",
+    "hpu": "gpu",
     "nvswitch": "nvswitch",
     "hca": "nic",
     "nic": "nic",

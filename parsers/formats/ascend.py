@@ -131,11 +131,22 @@ _INDEX = re.compile(
     re.ASCII,
 )
 _DETAIL = re.compile(r"The extend info|Some NPU|\w{1,80}: ?The extend info", re.ASCII)
+# Whom HCCL's heartbeats accuse: the address of its host and its NPU there.
+_ACCUSED = (
+    r"Cluster Exception Location\[IP/ID\]:\[(?P<peer>[\w.:%-]{1,80})/(?P<peer_device>\d{1,4})\].{0,160}?"
+    r"(?:Discoverer:\[(?P<ip>[\w.:%-]{1,80})/\d{1,4}\].{0,40}?)?"
+)
 # Kind, the modules that tell it (empty: any), and what its text holds.
 _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (kind, module, re.compile(pattern, re.ASCII))
     for kind, module, pattern in (
-        ("hccl_heartbeat_lost", "HCCL", r"server:(?P<peer>[\w.:/-]{1,80}), .{0,120}Heartbeat Lost Occurred"),
+        (
+            "hccl_heartbeat_lost",
+            "HCCL",
+            r"server:(?P<peer>[\w.:-]{1,80})(?:/(?P<peer_device>\d{1,4}))?, .{0,120}Heartbeat Lost Occurred",
+        ),
+        ("hccl_heartbeat_lost", "HCCL", rf"{_ACCUSED}ExceptionType:\[Heartbeat Lost Occurred"),
+        ("hccl_rank_stuck", "HCCL", rf"{_ACCUSED}ExceptionType:\[Stuck Occurred"),
         ("hccl_heartbeat_lost", "HCCL", r"Heartbeat Lost Occurred"),
         (
             "hccl_cqe_error",
@@ -170,7 +181,7 @@ _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("npu_task_timeout", "TSCH", r"hwts timeout exception bitmap=(?P<bitmap>0x[0-9a-fA-F]{1,16})"),
     )
 )
-_NUMBERS = frozenset({"status", "rank", "peer_rank", "core"})
+_NUMBERS = frozenset({"status", "rank", "peer_rank", "peer_device", "core"})
 # What the firmware says of its own port: a status, and a fault only where the link is gone.
 _PORT = re.compile(
     r"\(device_id:(?P<index>\d{1,4}) die_id:\d{1,4}\) \[IMP\] present (?P<present>[01]), mac_link (?P<mac>[01]), "

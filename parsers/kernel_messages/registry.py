@@ -28,6 +28,7 @@ FAMILIES: tuple[MessageFamily, ...] = (
     accelerators.ASCEND,
     accelerators.HABANALABS,
     accelerators.METAX,
+    accelerators.XE,
     pcie.PCIE,
     memory.MEMORY,
     network.MLX5,

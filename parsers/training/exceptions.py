@@ -50,6 +50,13 @@ _ASYNC = re.compile(
     r"NET/IB : (?:(?P<name>[\w.-]{1,64}):\d{1,3} )?(?:Got )?(?P<event>async fatal|(?:non-fatal )?async) event",
     re.ASCII,
 )
+# How a work request ended (enum ibv_wc_status of libibverbs/verbs.h; InfiniBand Architecture Specification volume 1,
+# section 11.6.2). No answer came over the fabric: 12 (retries exceeded), 20 (a response that timed out).
+_NO_ANSWER = frozenset({"12", "20"})
+# The request itself was refused here: its length, its operation, its memory, its window. No peer has to do with it.
+_REFUSED_HERE = frozenset({"1", "2", "4", "6", "8"})
+# The queue pair was in its error state before: an earlier request failed, or the other end went.
+_FLUSHED = "5"
 # What every rank says when a subnet manager starts or changes hands (rdma-core, libibverbs/enum_strs.c): no trouble.
 _HARMLESS = re.compile(
     r" event ?: (?:client reregistration|(?:GID table|SM|LID|P_Key) change|communication established"
@@ -57,7 +64,7 @@ _HARMLESS = re.compile(
     re.ASCII,
 )
 _IBV = re.compile(r"Call to (?P<call>ibv_\w{1,60}) failed", re.ASCII)
-_CUDA = re.compile(r"Cuda failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
+_CUDA = re.compile(r"(?:Cuda|HIP) failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
 # NCCL's multicast over the NVSwitches: what cannot be bound, says NCCL, is the Fabric Manager's or a switch's fault.
 _NVLS = re.compile(
     r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory(?: of size (?P<bytes>\d{1,18}))?.{0,120}?"
@@ -117,9 +124,7 @@ def glog_of(text: str) -> tuple[int, str, str] | None:
 def _warning(text: str, node: str | None) -> ErrorReport | None:
     message = text.strip()[:MAX_MESSAGE]
     if match := _COMPLETION.search(text):
-        return ErrorReport(
-            "nccl_ib_completion", message, "training_error", "fabric", node=node, attributes=_fields(match)
-        )
+        return _completion(match, message, node)
     if match := _ASYNC.search(text):
         if _HARMLESS.search(text, match.start()):
             return None
@@ -135,6 +140,18 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
     if _SOCKET.search(text):
         return ErrorReport("nccl_socket", message, variant="noticed", node=node)
     return None
+
+
+def _completion(match: re.Match[str], message: str, node: str | None) -> ErrorReport:
+    """A transfer that failed, by how: no answer came, this end or the other refused it, or one before it failed."""
+    name, variant = "nccl_ib_completion", ""
+    if match["status"] in _NO_ANSWER:
+        variant = "fabric"
+    elif match["status"] == _FLUSHED:
+        name, variant = "nccl_ib_flushed", "noticed"
+    elif match["status"] in _REFUSED_HERE:
+        name = "nccl_ib_refused"
+    return ErrorReport(name, message, variant=variant, node=node, attributes=_fields(match))
 
 
 def _fields(match: re.Match[str]) -> dict[str, str | int | float | bool | None]:
@@ -167,6 +184,9 @@ _CUDA_ERROR = re.compile(
 )
 # AMD's runtime ends the program: an address that is not its own, or a GPU that hangs, for whatever reason.
 _ROCM = re.compile(r"(?P<what>Memory access fault|HW Exception) by GPU node-\d{1,4}\b.{0,300}", re.ASCII)
+# And a queue that it takes off: an address or an instruction of the program's, else its work or the GPU.
+_HSA = re.compile(r"[Aa]borting with error : (?P<name>HSA_STATUS_ERROR_\w{1,60})(?:: .{0,300})?", re.ASCII)
+_HSA_OF_PROGRAMS = ("MEMORY_APERTURE_VIOLATION", "MEMORY_FAULT", "ILLEGAL_INSTRUCTION", "OUT_OF_RESOURCES", "INVALID_")
 # Megatron-LM's check of its gradients: the program's, or a GPU that computes wrongly.
 _NAN = re.compile(
     r"[Rr]ank (?P<rank>\d{1,7}): found (?:NaN|Inf) in local .{0,200}?Device: (?P<device>\d{1,4}), "
@@ -202,6 +222,9 @@ def read_python(text: str) -> ErrorReport | None:
         return ErrorReport("fatal_python_error", match[0].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
     if match := _ROCM.search(text):
         return _rocm(match)
+    if match := _HSA.search(text):
+        ours = match["name"].removeprefix("HSA_STATUS_ERROR_").startswith(_HSA_OF_PROGRAMS)
+        return ErrorReport(match["name"], match[0].strip()[:MAX_MESSAGE], variant="application" if ours else "")
     if match := _CUDA_ERROR.search(text):
         return ErrorReport("cuda_error", match[0].strip()[:MAX_MESSAGE], variant="hardware")
     if match := _UNEXPECTED.search(text):
@@ -245,7 +268,7 @@ PYTHON = ErrorReader(
     name="python",
     signs=(
         *("rror", "xception", "Exit", "Interrupt", "what():"),
-        *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch", "by GPU node-"),
+        *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch", "by GPU node-", "HSA_STATUS_ERROR_"),
     ),
     read=read_python,
 )

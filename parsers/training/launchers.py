@@ -3,6 +3,7 @@
 [...] [ERROR] [launch.py:321:sigkill_handler] ['python', ...] exits with return code = 1        -> process_exit
 mpirun noticed that process rank 3 with PID 4711 on node gpu-017 exited on signal 9 (Killed).   -> task_killed
 pdsh@head: gpu-017: ssh exited with exit code 255                                              -> task_killed
+[gpu-017:12345] Signal: Segmentation fault (11)                                                 -> signal_caught
 [rank: 3] Child process with PID 170 terminated with code 1. Forcefully terminating ...        -> process_exit
 """
 
@@ -127,10 +128,32 @@ _PDSH = re.compile(
     r"(?:exited with exit code (?P<exitcode>\d{1,3})|connect(?:ion)? \w{1,40})",
     re.ASCII,
 )
+# A signal that a library of the program caught: UCX's handler, then Open MPI's (opal/util/stacktrace.c).
+#
+#     [gpu-017:229246:0:229246] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))
+#     [gpu-017:12345] Signal: Bus error (7)
+_UCX_SIGNAL = re.compile(
+    r"\[(?P<node>[\w.-]{1,200}):(?P<pid>\d{1,10}):\d{1,6}:\d{1,10}\] "
+    r"Caught signal (?P<signal>\d{1,3}) \((?P<what>.{1,200}?)\)?$",
+    re.ASCII,
+)
+_MPI_SIGNAL = re.compile(
+    r"\[(?P<node>[\w.-]{1,200}):(?P<pid>\d{1,10})\] Signal: (?P<what>[A-Z][\w ]{1,40}) \((?P<signal>\d{1,3})\)",
+    re.ASCII,
+)
+# Somebody asked the program to end (SIGINT, SIGTERM).
+_ASKED = frozenset({"2", "15"})
 
 
 def read_launcher(text: str) -> ErrorReport | None:
     """The end of a task."""
+    if match := _UCX_SIGNAL.search(text) or _MPI_SIGNAL.search(text):
+        caught = numbers({"pid": match["pid"], "signal": match["signal"]})
+        variant = "ended" if match["signal"] in _ASKED else ""
+        name, text = "signal_caught", match[0][:MAX_MESSAGE]
+        return ErrorReport(
+            name, text, variant=variant, node=match["node"], attributes=caught, distinct_by=match["signal"]
+        )
     if match := _RETURNED.search(text) or _CHILD.search(text):
         return ErrorReport("process_exit", match[0], attributes=numbers(match.groupdict()))
     if match := _MPI.search(text) or _PDSH.search(text):
@@ -141,7 +164,9 @@ def read_launcher(text: str) -> ErrorReport | None:
 
 
 LAUNCHERS = ErrorReader(
-    name="launchers", signs=("return code", "Child process with PID", "that process rank", "pdsh@"), read=read_launcher
+    name="launchers",
+    signs=("return code", "Child process with PID", "that process rank", "pdsh@", "Caught signal ", "] Signal: "),
+    read=read_launcher,
 )
 
 

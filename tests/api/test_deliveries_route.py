@@ -194,7 +194,8 @@ def test_a_hint_that_has_lapsed_is_not_taken(acting: TestClient, engine: sa.Engi
     [
         (b"", "scheduler"),
         (b"nonsense", "JSON"),
-        (b'{"scheduler": "a", "result": "done"}', "result"),
+        (b'{"scheduler": "a", "result": "done"}', "result: Invalid enum value 'done': use confirmed, "),
+        (b'{"scheduler": "a", "result": 1}', "use confirmed, refused, released or taken"),
         (b'{"scheduler": "", "result": "taken"}', "scheduler"),
         (b'{"scheduler": "a\\u0000", "result": "taken"}', "scheduler"),
         (b"[]", "object"),

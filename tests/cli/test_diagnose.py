@@ -15,7 +15,8 @@ from cli.main import foreshock
 from diagnosis.incidents.incidents_table import update_incidents
 from store.database.connections import writing
 from store.events.append import append_events, append_jobs, append_nodes, append_outages
-from store.records.event import Attribute, Event, format_time
+from store.records.event import Attribute, Device, Event, format_time
+from store.records.fault_catalog import with_kind_meaning
 from store.records.job import Job
 from store.records.node import Node
 from store.records.outage import Outage
@@ -53,6 +54,12 @@ def document(*arguments: str) -> Any:
     result = run(*arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)
+
+
+def amdgpu(seconds: float, pci: str, kind: str, variant: str) -> Event:
+    """What AMD's driver says of a GPU."""
+    event = Event(at(seconds), "gpu-002", "kernel", kind, device=Device("gpu", pci=pci), id=f"{kind}-{pci}")
+    return with_kind_meaning(event, variant)
 
 
 @pytest.fixture
@@ -174,9 +181,45 @@ def test_ranks_that_wait_are_explained_before_anything_has_stopped(engine: sa.En
     standing = {"run": "llm", "group": "dp", "ranks": "0-3", "local_ranks": "0:0;1:1;2:2;3:3", "world": 4}
     standing |= {"last_enqueued": "71:2;72:0-1,3", "last_completed": 71, "stopped": "2"}
     url = told(engine, [Event(at(100), "gpu-001", "ranks", "collective_wait", attributes=standing)], [])
-    result = run("diagnose", "--db", url)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "gpu-001/gpu2" in result.stdout
+    first = document("diagnose", "--db", url)[0]
+    assert (first["class"], first["cause"], first["action"]) == ("application", "application", "restart_app")
+    assert first["probability"] > 0.5
+    assert "rank 2 of llm is missing: its process does not run (local rank 2 of gpu-001)" in first["reason"]
+
+
+def test_a_rank_whose_process_is_stopped_is_no_fault_of_its_gpu(engine: sa.Engine) -> None:
+    """State T in /proc: somebody stopped it, or its program ended. The job of these nodes is known, or it is not."""
+    standing = {"run": "llm", "group": "dp", "ranks": "0-3", "local_ranks": "0:0;1:1;2:2;3:3", "world": 8}
+    here = standing | {"last_enqueued": "71:2;72:0-1,3", "last_completed": 71, "stopped": "2"}
+    there = standing | {"ranks": "4-7", "local_ranks": "4:0;5:1;6:2;7:3", "last_enqueued": 72, "last_completed": 71}
+    waits = [
+        Event(at(100), node, "ranks", "collective_wait", attributes=told_there)
+        for node, told_there in (("gpu-001", here), ("gpu-002", there))
+    ]
+    url = told(engine, waits, [Job("1", "llm", "RUNNING", at(0), at(0), None, 2, "gpu-[001-002]")])
+    verdicts = document("diagnose", "--db", url, "--run", "llm")
+    assert verdicts[0]["class"] == "application"
+    assert not [one for one in verdicts if one["class"] in ("gpu", "nvlink")]
+
+
+def test_a_rank_that_does_not_come_though_its_process_runs_may_be_its_gpus_fault(engine: sa.Engine) -> None:
+    """The same words of a rank that nobody stopped."""
+    standing = {"run": "llm", "group": "dp", "ranks": "0-3", "local_ranks": "0:0;1:1;2:2;3:3", "world": 4}
+    standing |= {"last_enqueued": "71:2;72:0-1,3", "last_completed": 71}
+    url = told(engine, [Event(at(100), "gpu-001", "ranks", "collective_wait", attributes=standing)], [])
+    assert "gpu-001/gpu2" in run("diagnose", "--db", url).stdout
+
+
+def test_the_gpus_that_amds_driver_resets_beside_a_bad_one_are_not_its_nodes_fault(engine: sa.Engine) -> None:
+    """A memory error of one makes the driver reset all that are linked with it: the first is the culprit."""
+    bad, *others = (f"0000:{bus}:00.0" for bus in ("65", "75", "85", "95"))
+    events = [iteration(80), iteration(90)]
+    events.append(amdgpu(100.0, bad, "gpu_ras", "uncorrectable"))
+    events += [amdgpu(100.1, pci, "gpu_reset", "begin") for pci in (bad, *others)]
+    events.append(program_error(120, "RuntimeError: HIP error: unspecified launch failure", "RuntimeError"))
+    first = document("diagnose", "--db", told(engine, events, [job(0, 700, "FAILED")]))[0]
+    assert (first["class"], first["node"], first["device"]["pci"]) == ("gpu", "gpu-002", bad)
+    assert first["probability"] > 0.9
 
 
 @pytest.mark.parametrize("moment", ["soon", "2025-13-01", "", "12:00"])

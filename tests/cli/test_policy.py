@@ -99,7 +99,7 @@ def test_a_dry_run_tells_what_would_have_been_asked_and_whether_it_was_right(url
     """One of two nodes may be held: the other waits until that one is repaired."""
     span = ("--since", "2025-03-01T00:00:00Z", "--until", "2025-03-05T00:00:00Z")
     told = json.loads(run("dry-run", str(EXAMPLE), "--db", url, *span, "--json").output)
-    assert (told["version"], told["nodes"], told["node_days"], told["outages"]) == (version_of(Policy()), 2, 8.0, 1)
+    assert (told["version"], told["nodes"], told["node_days"], told["outages"]) == (version_of(Policy()), 2, 7.0, 1)
     assert told["by_action"] == {"cordon": 2}
     assert [(one["node"], one["action"], one["since"][11:16], one["held_back"]) for one in told["episodes"]] == [
         ("a", "cordon", "12:00", None),
@@ -107,6 +107,15 @@ def test_a_dry_run_tells_what_would_have_been_asked_and_whether_it_was_right(url
         ("b", "cordon", "16:00", None),  # at the step after the release
     ]
     assert told["held_back"] == [{"limit": "budget", "count": 1, "example": told["episodes"][1]["held_back"]}]
+
+
+def test_a_dry_run_counts_no_days_of_which_nothing_is_known(url: str) -> None:
+    """The records begin at noon of the first: neither a span from before that nor the usual one counts more."""
+    until = ("--until", "2025-03-05T00:00:00Z")
+    for since in ((), ("--since", "2025-02-01T00:00:00Z")):
+        told = json.loads(run("dry-run", str(EXAMPLE), "--db", url, *until, *since, "--json").output)
+        assert told["node_days"] == 7.0
+        assert told["since"] == ("2025-02-01T00:00:00.000000Z" if since else "2025-03-01T12:00:00.000000Z")
 
 
 def test_without_limits_both_are_held(url: str, tmp_path: Path) -> None:
@@ -118,13 +127,13 @@ def test_without_limits_both_are_held(url: str, tmp_path: Path) -> None:
     mine = next(row for row in told["table"] if (row["policy"], row["asked"]) == ("this policy", "cordon, drain"))
     assert (mine["count"], mine["right"], mine["false"], mine["caught"], mine["lead_h_p50"]) == (2, 1, 1, 1, 1.0)
     assert mine["held_gpu_h"] == 8 * (1 + 24.5)
-    assert mine["false_per_1000_node_days"] == 125.0
+    assert mine["false_per_1000_node_days"] == pytest.approx(1000 / 7)
     held = {row["policy"]: row["count"] for row in told["table"] if row["asked"] == "cordon, drain"}
     assert held == {"no action": 0, "cordon on fatal xid": 2, "this policy": 2, "this without limits": 2}
     page = run("dry-run", str(file), "--db", url, *span).output
     assert "this policy" in page
     assert "cordon on fatal xid" in page
-    assert "8 node-days, 1 unplanned outages" in page
+    assert "7 node-days, 1 unplanned outages" in page
 
 
 @pytest.mark.parametrize(

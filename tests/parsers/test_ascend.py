@@ -79,7 +79,16 @@ def test_firmware_has_no_process(who: str) -> None:
         ("RUNTIME", "[a.cc:1]9 F:ErrCode=507051, desc=[hdc send msg fail], InnerCode=0x7110013", "npu_channel_failed", None, {}),  # noqa: E501  # one real line
         ("RUNTIME", "[a.cc:1]9 ReportSocketCloseProc: Device 2, DEV_RUNNING_DOWN, device_id=2", "npu_lost", 2, {}),
         ("HCCL", "[h.cc:1][1][2][Heartbeat]cqe err status[12], time:[x], ip:[10.0.0.2]", "hccl_cqe_error", None, {"status": 12, "peer": "10.0.0.2"}),  # noqa: E501  # one real line
-        ("HCCL", "[t.cc:1][1]server:10.0.0.2/5, server:10.0.0.2/1, Heartbeat Lost Occurred", "hccl_heartbeat_lost", None, {"peer": "10.0.0.2/5"}),  # noqa: E501  # one real line
+        ("HCCL", "[t.cc:1][1]server:10.0.0.2/5, server:10.0.0.2/1, Heartbeat Lost Occurred", "hccl_heartbeat_lost", None, {"peer": "10.0.0.2", "peer_device": 5}),  # noqa: E501  # one real line
+        (
+            "HCCL",
+            "[t.cc:610][8][TaskExecStage][HeartbeatAbnormal]Cluster Exception Location[IP/ID]:[10.0.0.2/1], Arrival Time:[Thu Oct "  # noqa: E501  # one real line
+            "23 17:25:58 2025], Discoverer:[10.0.0.1/2], ExceptionType:[Heartbeat Lost Occurred], Possible Reason:1. Process has exited",  # noqa: E501  # one real line
+            "hccl_heartbeat_lost",
+            None,
+            {"peer": "10.0.0.2", "peer_device": 1, "ip": "10.0.0.1"},
+        ),
+        ("HCCL", "[t.cc:1][1]Cluster Exception Location[IP/ID]:[10.0.0.2/2], ExceptionType:[Stuck Occurred], x", "hccl_rank_stuck", None, {"peer": "10.0.0.2", "peer_device": 2}),  # noqa: E501  # one real line
         ("HCCL", "[e.cc:1][1]errNo[0x5] client : device[4] rank[4] get sokcet timeout, total[3]", "hccl_link_timeout", 4, {}),  # noqa: E501  # one real line
         ("HCCL", "[p.cc:1][1]connected p2p timeout, timeout:130 s. local logicDevid:5, remote", "hccl_link_timeout", 5, {}),  # noqa: E501  # one real line
     ],

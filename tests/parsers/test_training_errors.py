@@ -61,6 +61,20 @@ def test_every_reader_is_registered_once() -> None:
             "error",
         ),
         ("HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang", *HANG),
+        (
+            ":0:rocdevice.cpp            :3588: 1945659664 us:  Callback: Queue 0x77791ea00000 aborting with error : "
+            "HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception. code: 0x1016",
+            "HSA_STATUS_ERROR_EXCEPTION",
+            "unknown",
+            "error",
+        ),
+        (
+            "Callback: Queue 0x1517ee00 Aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION: The agent "
+            "attempted to access memory beyond the largest legal address. code: 0x29",
+            "HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION",
+            "application",
+            "error",
+        ),
         (" 41%|████    | 366/903 [5:15:39<6:53:09, 46.16s/it]HW Exception by GPU node-9 reason :GPU Hang", *HANG),
         ("ConnectionResetError: [Errno 104] Connection reset by peer", "ConnectionResetError", "unknown", "error"),
         (
@@ -115,6 +129,8 @@ def test_every_reader_is_registered_once() -> None:
         ),
         ("n1:1:2 [0] a.cc:1 NCCL WARN Call to ibv_reg_mr failed", "nccl_ib_call", "fabric", "error"),
         ("n1:1:2 [0] a.cc:1 NCCL WARN Cuda failure 'out of memory'", "nccl_cuda", "application", "error"),
+        ("n1:1:2 [0] a.cc:1 NCCL WARN HIP failure 'out of memory'", "nccl_cuda", "application", "error"),
+        ("n1:1:2 [0] a.cc:1 NCCL WARN HIP failure 'invalid argument'", "nccl_cuda", "unknown", "error"),
         (
             "n1:1:2 [0] a.cc:1 NCCL WARN Cuda failure 214 'uncorrectable ECC error encountered'",
             "nccl_cuda",
@@ -151,6 +167,14 @@ def test_every_reader_is_registered_once() -> None:
         ),
         ("pdsh@head: n1: ssh exited with exit code 255", "task_killed", "unknown", "error"),
         ("x] [default] Received SIGTERM death signal, shutting down workers", "stopped", "unknown", "warning"),
+        (
+            "[f0778:22924:0:22924] Caught signal 11 (Segmentation fault: address not mapped to object at address 0)",
+            "signal_caught",
+            "unknown",
+            "error",
+        ),
+        ("[gpu-003:12345] Signal: Bus error (7)", "signal_caught", "unknown", "error"),
+        ("[gpu-003:12345] Signal: Terminated (15)", "signal_caught", "unknown", "warning"),
     ],
 )
 def test_the_words_of_an_ending_tell_its_cause(line: str, error: str, cause: str, severity: str) -> None:
@@ -176,6 +200,9 @@ def test_the_words_of_an_ending_tell_its_cause(line: str, error: str, cause: str
         "ValueError in a sentence",
         "Retry on ConnectionError",
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+        "[gpu-003:12345] Signal code: Address not mapped (1)",
+        "[gpu-003:12345] *** Process received signal ***",
+        "(EE) Caught signal 11 (Segmentation fault). Server aborting",
         "host      : gpu-017",
     ],
 )

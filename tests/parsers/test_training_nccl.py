@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from diagnosis.symptoms.meaning import meaning_of
 from parsers.formats.training import TrainingParser
 from parsers.text.parser import Context, parse
 from store.records.event import Event
@@ -37,7 +38,7 @@ def decode(*lines: str) -> list[Event]:
             "n2",
             None,
         ),
-        ("NET/IB: Got completion with error 5, opcode 0, len 0, vendor err 129", 5, None, None),
+        ("NET/IB: Got completion with error 12, opcode 0, len 0, vendor err 129", 12, None, None),
     ],
 )
 def test_a_failed_transfer_names_its_host_and_peer(text: str, status: int, peer: str | None, name: str | None) -> None:
@@ -48,6 +49,32 @@ def test_a_failed_transfer_names_its_host_and_peer(text: str, status: int, peer:
     attributes = event.attributes
     assert (attributes["status"], attributes["vendor_err"]) == (status, 129)
     assert (attributes.get("peer"), attributes.get("name")) == (peer, name)
+
+
+@pytest.mark.parametrize(
+    ("status", "vendor_err", "error", "severity", "cause", "symptom"),
+    [
+        ("12", 129, "nccl_ib_completion", "error", "fabric", "peer_complaint"),
+        ("IBV_WC_RESP_TIMEOUT_ERR(20)", 0, "nccl_ib_completion", "error", "fabric", "peer_complaint"),
+        ("5", 249, "nccl_ib_flushed", "warning", "unknown", None),
+        ("IBV_WC_WR_FLUSH_ERR(5)", 244, "nccl_ib_flushed", "warning", "unknown", None),
+        ("4", 81, "nccl_ib_refused", "error", "unknown", "program_error"),
+        ("IBV_WC_LOC_LEN_ERR(1)", 105, "nccl_ib_refused", "error", "unknown", "program_error"),
+        ("10", 136, "nccl_ib_completion", "error", "unknown", "peer_complaint"),
+        ("11", 137, "nccl_ib_completion", "error", "unknown", "peer_complaint"),
+        ("13", 135, "nccl_ib_completion", "error", "unknown", "peer_complaint"),
+    ],
+)
+def test_the_status_of_a_transfer_tells_whose_fault_it_is(
+    status: str, vendor_err: int, error: str, severity: str, cause: str, symptom: str | None
+) -> None:
+    """By `enum ibv_wc_status`: a flushed request is what an earlier error leads to, and accuses nobody."""
+    words = f"NET/IB: Got completion from peer 10.2.0.5<33092> with status={status} opcode=0 len=0 "
+    words += f"vendor err {vendor_err} (Recv) hca mlx5_1"
+    (event,) = decode(f"gpu-007:185303:186751 [1] transport/net_ib.cc:2453 NCCL WARN {words}")
+    assert (event.attributes["error"], event.severity, event.cause) == (error, severity, cause)
+    assert event.attributes["status"] == int(status.partition("(")[2].rstrip(")") or status)
+    assert meaning_of(event).symptom == symptom
 
 
 def test_a_watchdog_names_its_rank_and_collective() -> None:

@@ -25,7 +25,7 @@ def test_a_stopped_rank_is_named_with_its_node_and_no_longer_when_it_goes_on(tmp
         events = watch.until(lambda events: bool(named(events, "rank_missing")), patience(60))
         assert named(events, "rank_missing") == {6: "node-2"}
         (found,) = [event for event in events if event.kind == "rank_missing"]
-        assert (found.device.type, found.device.index, found.attributes["how"]) == ("gpu", 2, "stopped")
+        assert (found.device.type, found.attributes["local_rank"], found.attributes["how"]) == ("node", 2, "stopped")
         job.go_on(6)
         assert not named(watch.until(lambda events: not named(events, "rank_missing"), patience(60)), "rank_missing")
 
@@ -56,9 +56,9 @@ def test_two_sidecars_and_a_server_name_the_stopped_rank_first_and_close_it_when
         job.stop_rank(6)
         wait_for("a verdict", lambda: _told(server, "verdicts"), 60)
         first = _told(server, "verdicts")[0]
-        assert (first["node"], first["device"]["index"], first["class"]) == ("node-2", 2, "gpu")
+        assert (first["class"], first["action"]) == ("application", "restart_app")
         assert first["probability"] >= 0.5
-        assert "rank 6 of gloo is missing: its process does not run" in first["reason"]
+        assert "rank 6 of gloo is missing: its process does not run (local rank 2 of node-2)" in first["reason"]
         job.go_on(6)
         wait_for(
             "the verdict is closed", lambda: {one["state"] for one in _told(server, "verdicts")} == {"closed"}, 120

@@ -1,4 +1,4 @@
-"""Accelerators of AMD, Huawei, Intel (Gaudi) and MetaX: memory errors, a firmware that does not answer, resets.
+"""Accelerators of AMD, Huawei, Intel (GPUs, Gaudi) and MetaX: memory errors, a firmware that does not answer, resets.
 
     habanalabs hl3: HBM0_MC0_DERR: ECC error detected. address: 0x1001. Syndrome: 0x3. wrapper id 2. block id 0x41.
     critical 1.
@@ -11,7 +11,7 @@ its character device (hl3, accel3) or its PCI address.
 
 import re
 
-from parsers.kernel_messages.family import MessageFamily, MessageForm, decoder, signs
+from parsers.kernel_messages.family import PCI, MessageFamily, MessageForm, decoder, signs
 from store.records.event import Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import with_ascend_code, with_kind_meaning
 
@@ -326,3 +326,54 @@ METAX_FORMS = (
 )
 
 METAX = MessageFamily("metax", signs(METAX_FORMS), decoder(METAX_FORMS))
+
+
+# Intel's GPUs: jobs that do not end, engines that are reset, a GPU that the driver gives up.
+#
+#     xe 0000:03:00.0: [drm] Tile0: GT0: Engine reset: engine_class=ccs, logical_mask: 0x1, guc_id=2
+#     -> Event(kind="gpu_reset", severity="warning", device=Device("gpu", pci="0000:03:00.0"),
+#              attributes={"engine": "ccs"})
+#
+# Forms: drivers/gpu/drm/xe (xe_guc_submit.c, xe_gt.c, xe_device.c) of Linux 6.8 to 6.16.
+
+_XE = rf"(?P<driver>xe) {PCI}: \[drm\] (?:\*ERROR\* )?(?:Tile\d{{1,2}}: )?"
+XE_FORMS = (
+    MessageForm(
+        "Engine reset: engine_class",
+        rf"{_XE}GT(?P<gt>\d{{1,2}}): Engine reset: engine_class=(?P<engine>\w{{1,16}})",
+        "gpu_reset",
+        device="gpu",
+        variant="engine",
+    ),
+    MessageForm(
+        "Timedout job: seqno",
+        rf"{_XE}GT(?P<gt>\d{{1,2}}): Timedout job: seqno=\d{{1,12}}(?:.{{0,120}}? in (?P<process>[^\[\]]{{1,64}}?) "
+        r"\[(?P<pid>\d{1,10})\])?",
+        "gpu_ring_timeout",
+        device="gpu",
+    ),
+    MessageForm(
+        ": reset failed (",
+        rf"{_XE}GT(?P<gt>\d{{1,2}}): reset failed \((?P<error>-?\w{{1,24}})\)",
+        "gpu_reset",
+        device="gpu",
+        variant="failed",
+    ),
+    MessageForm(
+        "Xe has declared device",
+        rf"{_XE}CRITICAL: Xe has declared device \S{{1,40}} as wedged",
+        "gpu_reset",
+        device="gpu",
+        variant="given_up",
+    ),
+    # Of the common part of drivers since 6.15; after a reset that helped it says so.
+    MessageForm(
+        "device wedged, needs recovery",
+        rf"(?P<driver>xe|amdgpu|i915) {PCI}: \[drm\] device wedged, needs recovery",
+        "gpu_reset",
+        device="gpu",
+        variant="given_up",
+    ),
+)
+
+XE = MessageFamily("xe", signs(XE_FORMS), decoder(XE_FORMS))

@@ -1,9 +1,9 @@
-"""Disks and what is built of them: NVMe, SCSI, ATA, md, multipath.
+"""Disks and what is built of them: NVMe, SCSI, ATA, their controllers, md, multipath.
 
     nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff
     -> Event(kind="nvme_reset", device=Device("disk"), attributes={"name": "nvme0", "csts": "0xffffffff", ...})
 
-Forms: drivers/nvme/host/{core,pci}.c, block/blk-core.c, fs/buffer.c, drivers/scsi, drivers/ata,
+Forms: drivers/nvme/host/{core,pci}.c, block/blk-core.c, fs/buffer.c, drivers/scsi (megaraid, mpt3sas), drivers/ata,
 drivers/md of Linux 3.10 to 6.16.
 """
 
@@ -127,6 +127,56 @@ DISK_FORMS = (
         r"Error|Hardware Error|Aborted Command)",
         "disk_error",
         device="disk",
+    ),
+    # What the disk itself answers (DID_OK) is told by its sense key; DID_REQUEUE and the like are tried again.
+    MessageForm(
+        "FAILED Result: hostbyte=",
+        r"sd (?P<address>[\d:]{3,20}): \[(?P<name>\w{1,24})\] (?:tag#\d{1,6} )?FAILED Result: hostbyte="
+        r"(?P<error>DID_(?:NO_CONNECT|BUS_BUSY|TIME_OUT|BAD_TARGET|ABORT|PARITY|ERROR|RESET|SOFT_ERROR"
+        r"|TRANSPORT_(?:DISRUPTED|FAILFAST|MARGINAL)))\b",
+        "disk_error",
+        device="disk",
+        variant="transport",
+    ),
+    MessageForm(
+        "FW in FAULT state",
+        rf"(?P<driver>megaraid_sas) {PCI}: (?:Found )?FW in FAULT state(?:, Fault code:"
+        r"(?P<fault_code>0x[0-9a-f]{1,8}) subcode:(?P<subcode>0x[0-9a-f]{1,8}))?",
+        "disk_controller",
+        device="disk",
+    ),
+    MessageForm(
+        "killing adapter scsi",
+        rf"(?P<driver>megaraid_sas) {PCI}: Reset (?:failed|not supported), killing adapter (?P<name>scsi\d{{1,4}})",
+        "disk_controller",
+        device="disk",
+        variant="lost",
+    ),
+    MessageForm(
+        "Reset successful for scsi",
+        rf"(?P<driver>megaraid_sas) {PCI}: Reset successful for (?P<name>scsi\d{{1,4}})",
+        "disk_controller",
+        device="disk",
+        variant="recovered",
+    ),
+    MessageForm(
+        "fault_state(0x",
+        r"(?P<name>(?P<driver>mpt[23]sas)_cm\d{1,3}): fault_state\((?P<fault_code>0x[0-9a-f]{1,8})\)!",
+        "disk_controller",
+        device="disk",
+    ),
+    MessageForm(
+        "SAS host is non-operational",
+        r"(?P<name>(?P<driver>mpt[23]sas)_cm\d{1,3}): SAS host is non-operational",
+        "disk_controller",
+        device="disk",
+    ),
+    MessageForm(
+        "diag reset: FAILED",
+        r"(?P<name>(?P<driver>mpt[23]sas)_cm\d{1,3}): diag reset: FAILED",
+        "disk_controller",
+        device="disk",
+        variant="lost",
     ),
     MessageForm(
         "rejecting I/O to ",

@@ -19,7 +19,7 @@ from store.records.event import Event
 #     -> Event(kind="soft_lockup", attributes={"cpu": 0, "duration_s": 27, "process": "cuda-EvtHandlr", "pid": 2255424})
 #
 # Forms: kernel/hung_task.c, kernel/watchdog*.c, kernel/rcu/tree_stall.h, kernel/panic.c, arch/x86/mm/fault.c,
-# arch/x86/kernel/{traps,nmi}.c, arch/arm64/mm/fault.c of Linux 3.10 to 6.16.
+# arch/x86/kernel/{traps,nmi}.c, arch/arm64/{mm/fault.c,kernel/traps.c} of Linux 3.10 to 6.16.
 
 LOCKUP_FORMS = (
     MessageForm(
@@ -114,6 +114,12 @@ LOCKUP_FORMS = (
         "Internal error: ",
         r"Internal error: (?P<error>[A-Za-z][\w /-]{1,60}): (?P<status>[0-9a-f]{1,16}) \[#\d{1,4}\]",
         "kernel_oops",
+    ),
+    MessageForm(
+        "SError Interrupt on CPU",
+        r"SError Interrupt on CPU(?P<cpu>\d{1,5}), code (?P<status>0x[0-9a-f]{8,16}) -- SError",
+        "serror",
+        device="cpu",
     ),
     MessageForm(
         "Marking clocksource",

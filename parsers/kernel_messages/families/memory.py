@@ -195,6 +195,10 @@ def merge_memory(head: Event, later: Event) -> Event | None:
         return None
     added = {key: value for key, value in later.attributes.items() if key not in known}
     whole = replace(head, attributes={**known, **added})
+    if kind == "mce" and added.get("tsc") == "0" and head.severity == "fatal" and not known.get("exception"):
+        # No exception was taken, and the kernel found it while it looked without a clock: at its boot (`bootlog` in
+        # arch/x86/kernel/cpu/mce/core.c). What stops a processor is never found by a later look.
+        return with_kind_meaning(whole, "previous")
     if later.device.pci is not None:
         return replace(whole, device=Device(type="pci", pci=later.device.pci))
     if "dimm" in added or added.get("section") == "memory error":

@@ -5,7 +5,7 @@
              attributes={"bond": "bond0", "name": "enp83s0f0np0", "state": "down"})
 
 Forms: drivers/net/bonding/bond_main.c, net/sched/sch_generic.c, drivers/net/ethernet/{broadcom,intel,amazon},
-drivers/infiniband/ulp/ipoib of Linux 4.18 to 6.16.
+drivers/infiniband/{ulp/ipoib,hw/hfi1} of Linux 4.18 to 6.16, HPE's cxi driver.
 """
 
 from dataclasses import replace
@@ -78,6 +78,7 @@ MLX5_FORMS = (
         device="hca",
         by="state",
     ),
+    MessageForm("handling bad device here", rf"{_HEAD}handling bad device here", "mlx5_health", device="hca"),
     MessageForm(
         "Cold reset is required", rf"{_HEAD}Cold reset is required", "mlx5_health", device="hca", variant="fatal"
     ),
@@ -357,6 +358,30 @@ NETWORK_FORMS = (
         "transmit timeout: latency",
         r"(?P<name>[^\s:]{1,40}): transmit timeout: latency (?P<waited_ms>\d{1,12}) msecs",
         "ib_tx_timeout",
+        device="hca",
+    ),
+    # HPE Slingshot: the driver's name and a colon differ by release.
+    MessageForm(
+        "CXI_EVENT_LINK_",
+        rf"(?P<driver>cxi_\w{{1,12}}) {PCI}: cxi\d{{1,3}}\[(?P<name>[\w.-]{{1,40}})\]:? CXI_EVENT_LINK_"
+        r"(?P<state>DOWN|UP)\b",
+        "net_link",
+        device="nic",
+        by="state",
+    ),
+    # Omni-Path: what lies between is on its way up.
+    MessageForm(
+        "state changed to PORT_",
+        rf"(?P<driver>hfi1) {PCI}: (?P<name>hfi1_\d{{1,3}}): logical state changed to PORT_(?P<state>DOWN|ACTIVE) ",
+        "ib_port",
+        device="hca",
+        by="state",
+    ),
+    MessageForm(
+        "multicast join failed for",
+        r"(?P<name>[\w.-]{1,40}): (?:sendonly )?multicast join failed for (?P<group>ff[0-9a-f]{2}:[0-9a-f:]{4,40}), "
+        r"status (?P<err>-\d{1,6})",
+        "ib_multicast",
         device="hca",
     ),
     MessageForm(

@@ -107,6 +107,21 @@ PCIE_FORMS = (
         "pcie_degraded",
         device="",
     ),
+    # What the port had is not there at first, or not any more: also said of an empty slot.
+    MessageForm(
+        "broken device, retraining",
+        rf"{PCI_DEVICE}broken device, retraining non-functional downstream link at (?P<speed_now>[\d.]{{1,8}} ?GT/s)",
+        "pcie_degraded",
+        device="",
+        variant="retrained",
+    ),
+    MessageForm(
+        "retraining failed",
+        rf"{PCI_DEVICE}retraining (?P<state>failed)$",
+        "pcie_degraded",
+        device="",
+        variant="retrained",
+    ),
     MessageForm(
         "Slot(",
         rf"{PCI_DEVICE}(?:pciehp: )?Slot\((?P<slot>[\w-]{{1,24}})\): (?P<state>Link Down|Card not present|Power "

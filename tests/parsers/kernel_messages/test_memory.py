@@ -74,6 +74,24 @@ def test_a_machine_check_bears_its_registers() -> None:
     assert (event.attributes["address"], event.attributes["socket"]) == ("314d193000", 1)
 
 
+@pytest.mark.parametrize(
+    ("check", "tsc", "severity"),
+    [
+        ("Machine Check: 0", "0", "error"),
+        ("Machine Check: 0", "ae4b410af0b8", "fatal"),
+        ("Machine Check Exception: 5", "0", "fatal"),
+    ],
+)
+def test_a_machine_check_from_before_the_boot_is_no_fault_of_now(check: str, tsc: str, severity: str) -> None:
+    """What the banks still hold after a reset is found without a clock and without an exception: it holds no node."""
+    (event,) = decode(
+        f"mce: [Hardware Error]: CPU 9: {check} Bank 5: bea0000000000108",
+        f"mce: [Hardware Error]: TSC {tsc} ADDR 1ffffc0754f4a MISC d012000100000000 SYND 4d000000 IPID 500b000000000",
+        "mce: [Hardware Error]: PROCESSOR 2:870f10 TIME 1709068166 SOCKET 0 APIC 3 microcode 8701030",
+    )
+    assert (event.kind, event.severity, event.attributes["processor"]) == ("mce", severity, "2:870f10")
+
+
 def test_amds_verdict_and_its_registers_are_one_event() -> None:
     """Five lines of drivers/edac/mce_amd.c."""
     (event,) = decode(
