@@ -125,6 +125,7 @@ CONFIRMED = {
     "gpu_ras fatal",
     "gpu_bad_pages refused",
     "gpu_reset failed",
+    "gpu_reset given_up",
     "gpu_over_temperature critical",
     "gpu_over_temperature shutdown",
     "ascend_fault separate",

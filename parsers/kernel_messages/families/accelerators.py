@@ -369,7 +369,7 @@ XE_FORMS = (
     # Of the common part of drivers since 6.15; after a reset that helped it says so.
     MessageForm(
         "device wedged, needs recovery",
-        rf"(?P<driver>xe|amdgpu|i915) {PCI}: \[drm\] device wedged, needs recovery",
+        rf"(?P<driver>xe|amdgpu) {PCI}: \[drm\] device wedged, needs recovery",
         "gpu_reset",
         device="gpu",
         variant="given_up",
