@@ -222,6 +222,18 @@ def test_the_gpus_that_amds_driver_resets_beside_a_bad_one_are_not_its_nodes_fau
     assert first["probability"] > 0.9
 
 
+def test_memory_errors_of_two_gpus_of_a_small_rack_are_not_its_cooling(engine: sa.Engine) -> None:
+    """Nothing speaks of heat: half an hour apart, each GPU is its own culprit."""
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(node, gpus=8, rack="r1") for node in ("gpu-001", "gpu-002")])
+        events = [xid(48, 100), xid(48, 1900, "gpu-002")]
+        update_incidents(connection, append_events(connection, events, at(100_000)).new)
+    first, second, *others = document("diagnose", "--db", str(engine.url))
+    assert {(one["class"], one["node"]) for one in (first, second)} == {("gpu", "gpu-001"), ("gpu", "gpu-002")}
+    assert min(first["probability"], second["probability"]) > 0.7
+    assert max(one["probability"] for one in others) < 0.4
+
+
 @pytest.mark.parametrize("moment", ["soon", "2025-13-01", "", "12:00"])
 def test_a_wrong_moment_is_refused_with_the_form_that_is_meant(url: str, moment: str) -> None:
     """For each command that takes one."""
