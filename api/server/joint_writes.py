@@ -52,6 +52,7 @@ class JointWrites(Generic[T, R]):
         self._waiting: deque[_WriteRequest[T, R]] = deque()
         self._items = 0  # of those that wait
         self._writers = self._idle = 0
+        self._wrote_at = float("-inf")  # when a transaction last ended well
 
     def write(self, items: Sequence[T], work: Callable[[Sequence[T]], R]) -> R:
         """What `work` answers for items among which these are; it is the same for all and stores all or nothing.
@@ -75,9 +76,12 @@ class JointWrites(Generic[T, R]):
         return part.answer
 
     def keeps_up(self, within_s: float) -> bool:
-        """Whether little waits, and nothing for longer than so many seconds."""
+        """Whether little waits, and what waits sees a transaction end within so many seconds.
+
+        A server that is overrun goes on to write: whoever holds back then makes its transactions small, and it slower.
+        """
         with self._changed:
-            late = bool(self._waiting) and time.monotonic() - self._waiting[0].since > within_s
+            late = bool(self._waiting) and time.monotonic() - max(self._waiting[0].since, self._wrote_at) > within_s
             return self._items <= _MOST_WAITING and not late
 
     def _run(self) -> None:
@@ -119,5 +123,6 @@ class JointWrites(Generic[T, R]):
             for part in parts:
                 part.answer.set_exception(error)
         else:
+            self._wrote_at = time.monotonic()
             for part in parts:
                 part.answer.set_result(answer)

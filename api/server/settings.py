@@ -103,7 +103,7 @@ class RequestLimits:
     bodies_bytes: int = 64 * 1024 * 1024  # of all bodies in memory at a time, as sent; never less than one may have
     max_writes: int = 12  # requests that write at a time; they share transactions
     max_reads: int = 12
-    slot_wait_s: float = 5.0  # how long a request waits for one of those
+    slot_wait_s: float = 2.0  # how long a request waits for one of those
     body_s: float = 60.0  # a body that is not there by then is given up
     answer_s: float = 60.0  # an answer that is not there by then is a 503
     work_s: float = 20.0  # processor seconds that the records of one body may take

@@ -40,6 +40,9 @@ class Recorder:
         return len(items)
 
 
+LONG_S = 3600.0
+
+
 def joint(most_items: int = 100) -> JointWrites[int, int]:
     """Errors of the database are everybody's."""
     return JointWrites(most_items, lambda error: isinstance(error, OperationalError))
@@ -160,7 +163,7 @@ def test_what_is_cancelled_before_its_turn_is_not_written() -> None:
 
 
 def test_whether_it_keeps_up_is_told_by_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By how much, and by how long the oldest has waited; what is written waits no more."""
+    """By how much, and by how long nothing was written while something waits; what is written waits no more."""
     monkeypatch.setattr("api.server.joint_writes._MOST_WAITING", 10)
     writes, store = joint(), Recorder()
     sent = []
@@ -176,6 +179,23 @@ def test_whether_it_keeps_up_is_told_by_what_waits(monkeypatch: pytest.MonkeyPat
     for one in sent:
         one.result(patience(30))
     assert writes.keeps_up(0.0)
+
+
+def test_while_transactions_end_it_keeps_up_however_long_the_oldest_waits() -> None:
+    """To hold senders back then would make the transactions small, and the server slower."""
+    writes, store = joint(), Recorder()
+    sent = []
+    for n in (1, 2):
+        sent.append(writes.send([n], store.write))
+        store.begun.acquire()
+    sent.append(writes.send([3], store.write))
+    assert not writes.keeps_up(0.0), "none has ended since the oldest came"
+    writes._wrote_at = time.monotonic() + LONG_S
+    assert writes.keeps_up(0.0)
+    store.free.set()
+    for one in sent:
+        one.result(patience(30))
+    assert writes._wrote_at < time.monotonic(), "each that ends is noted"
 
 
 def test_a_writer_that_had_nothing_to_do_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
