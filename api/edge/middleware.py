@@ -225,7 +225,7 @@ def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], R
 
 
 def keeps_up(state: State, edge: Edge) -> bool:
-    """Whether the database takes in time what is sent to it: nothing waits for longer than a request for its slot."""
+    """Whether the database takes what is sent to it, within the time that a request waits for its slot."""
     within_s = edge.writes.wait_s
     return state.joint_events.keeps_up(within_s) and state.joint_rollups.keeps_up(within_s)
 

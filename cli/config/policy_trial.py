@@ -27,7 +27,7 @@ from schedulers.backtest.replay import (
 from schedulers.backtest.savings import JobPlacement, ReplayHistory, Savings, account
 from schedulers.policy.fact_queries import ScoreHistory
 from schedulers.policy.settings import Policy, version_of
-from store.events.event_pages import newest_time, oldest_time
+from store.events.event_pages import newest_time
 from store.nodes.inventory import read_nodes, read_outages
 from store.records.event import RecordError, format_time, parse_time
 from store.records.outage import Outage
@@ -61,7 +61,7 @@ def try_policy(connection: sa.Connection, policy: Policy, requested: TrialSpan) 
         Failure: the database has no records, or the span is empty.
     """
     span = _span(connection, requested)
-    first = oldest_time(connection) or span.since
+    first = _first_record(connection) or span.since
     fleet = [
         NodeService(
             node.node,
@@ -153,6 +153,14 @@ def _check_scores(scores: ScoreHistory | None, span: ReplaySpan, fleet: Sequence
         raise Failure(f"--scores: they go from {first} to {last}, outside of the span: name --since and --until")
 
 
+def _first_record(connection: sa.Connection) -> datetime | None:
+    """Where the records begin; what one node alone tells of long ago does not count."""
+    from predictor.history.store_reader import data_span
+
+    known = data_span(connection)
+    return None if known is None else known[0]
+
+
 def _span(connection: sa.Connection, requested: TrialSpan) -> ReplaySpan:
     until = requested.until
     if until is None:
@@ -164,7 +172,7 @@ def _span(connection: sa.Connection, requested: TrialSpan) -> ReplaySpan:
         if requested.scores is not None:
             since = requested.scores.moments[0]
         else:
-            first = oldest_time(connection)
+            first = _first_record(connection)
             since = max(until - _DAYS, first) if first is not None and first < until else until - _DAYS
     if since >= until:
         raise Failure(f"--since {format_time(since)} is not before --until {format_time(until)}")

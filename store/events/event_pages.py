@@ -129,13 +129,6 @@ def newest_time(connection: sa.Connection) -> datetime | None:
     return max(known, default=None)
 
 
-def oldest_time(connection: sa.Connection) -> datetime | None:
-    """The time of the oldest event, roll-up or outage; None in an empty store."""
-    columns = (schema.events.c.time, schema.telemetry.c.time, schema.outages.c.start)
-    oldest = (connection.scalar(sa.select(sa.func.min(column, type_=schema.UtcTime()))) for column in columns)
-    return min((moment for moment in oldest if moment is not None), default=None)
-
-
 def _newest(connection: sa.Connection, column: sa.ColumnElement[datetime]) -> datetime | None:
     query = sa.select(sa.func.max(column, type_=schema.UtcTime()))
     for since, until in backwards(datetime.now(UTC)):

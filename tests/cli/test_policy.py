@@ -39,7 +39,7 @@ def url(engine: sa.Engine) -> str:
         append_nodes(connection, [Node("a", "r", "l", gpus=8), Node("b", "r", "l", gpus=8)])
         facts: dict[str, Any] = {"source": "kernel", "kind": "xid", "code": 79, "severity": "fatal", "message": "x"}
         events = [Event(time=NOW + i * HOUR, node=node, cause="hardware", **facts) for i, node in enumerate("ab")]
-        update_incidents(connection, append_events(connection, events, received=NOW).new)
+        update_incidents(connection, append_events(connection, events, received=NOW + 240 * HOUR).new)
         append_outages(connection, [Outage("a", NOW + HOUR, NOW + 3 * HOUR, "DOWN", "x", None, False, "hardware")])
     engine.dispose()
     return str(engine.url)
@@ -116,6 +116,18 @@ def test_a_dry_run_counts_no_days_of_which_nothing_is_known(url: str) -> None:
         told = json.loads(run("dry-run", str(EXAMPLE), "--db", url, *until, *since, "--json").output)
         assert told["node_days"] == 7.0
         assert told["since"] == ("2025-02-01T00:00:00.000000Z" if since else "2025-03-01T12:00:00.000000Z")
+
+
+def test_what_one_node_tells_of_long_ago_moves_a_dry_runs_beginning_by_a_week_at_most(
+    url: str, engine: sa.Engine
+) -> None:
+    """Its clock, or its word: all others have no days then."""
+    told_of = Event(time=NOW - 9000 * HOUR, node="b", source="kernel", kind="xid", code=13, message="x")
+    with writing(engine).begin() as connection:
+        append_events(connection, [told_of], received=NOW + 240 * HOUR)
+    told = json.loads(run("dry-run", str(EXAMPLE), "--db", url, "--until", "2025-03-05T00:00:00Z", "--json").output)
+    assert told["since"] == "2025-02-22T12:00:00.000000Z"
+    assert told["node_days"] == 7.0 + 2 * 7
 
 
 def test_without_limits_both_are_held(url: str, tmp_path: Path) -> None:
