@@ -43,7 +43,7 @@ _SAME = timedelta(seconds=1)
 _TIGHT = timedelta(milliseconds=50)
 # A link that was lost with one switch's word alone comes back with two: so long after it nobody thinks of it any more.
 _AWAITED = timedelta(hours=1)
-# Traps of one switch that many of its links sent at once.
+# Traps of one switch that many of its links sent at once; a link that falls trains for longer before it is up.
 _BURST, _NOTHING = timedelta(milliseconds=50), timedelta()
 # What is older than this beside the newest is settled: nothing that comes changes it.
 _LATE = timedelta(minutes=2)

@@ -38,6 +38,8 @@ KINDS = (
 )
 # After ten traps of a switch, each less than this after the last, the manager ignores that switch's traps.
 QUIET_S = 5.2
+# A real link trains for longer than this before it is up again; notices nearer than 0.05 s are one burst.
+_TRAINING_S = 0.2
 # Looks at the log, twenty a second, after which a manager that has not swept is asked to.
 _DEAF_LOOKS = 60
 
@@ -174,6 +176,7 @@ def _flap(sim: Fabric, plan: Plan) -> None:
             since = _size(sim)
             _link(sim, plan, up=up)
             _settle(sim, since)
+            time.sleep(_TRAINING_S)
 
 
 def _link(sim: Fabric, plan: Plan, *, up: bool) -> None:
