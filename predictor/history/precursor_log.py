@@ -5,7 +5,7 @@ What is new is put in its place among what is known, which is not sorted again.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -108,7 +108,10 @@ class ColumnBuffer:
 
 
 def event_rows(connection: sa.Connection) -> sa.Select[Any]:
-    """Columns: node, time in microseconds, kind, code, severity, cause, count, device, its name, source, id."""
+    """Columns: node, time in microseconds, kind, code, severity, cause, count, device, its name, source, id.
+
+    The count is JSON, see `weight_of`.
+    """
     table = schema.events
     query = sa.select(
         table.c.node,
@@ -117,7 +120,7 @@ def event_rows(connection: sa.Connection) -> sa.Select[Any]:
         table.c.code,
         table.c.severity,
         table.c.cause,
-        _count(connection),
+        sa.func.substr(sa.cast(table.c.attributes["count"], sa.Text), 1, _MOST_DIGITS + 1),
         sa.cast(table.c.device, sa.Text),
         sa.func.coalesce(*(table.c.attributes[key].as_string() for key in NAMING)),
         table.c.source,
@@ -126,16 +129,19 @@ def event_rows(connection: sa.Connection) -> sa.Select[Any]:
     return query.where(table.c.node.is_not(None)).execution_options(yield_per=_FETCH)
 
 
-def _count(connection: sa.Connection) -> sa.ColumnElement[Any]:
-    """An event's `count` where it is a number that a computer counts to: its sender may have written anything."""
-    attributes = schema.events.c.attributes
-    if connection.dialect.name == "postgresql":
-        is_number = sa.func.json_typeof(attributes["count"]) == "number"
-    else:
-        is_number = sa.func.json_type(attributes, "$.count").in_(("integer", "real"))
-    is_short = sa.func.length(attributes["count"].as_string()) <= _MOST_DIGITS
-    number = sa.case((sa.and_(is_number, is_short), attributes["count"].as_float()))
-    return sa.case((sa.and_(number >= 0, number <= _MOST_COUNT), number))
+def weight_of(count: str | None) -> float:
+    """What an event's `count` weighs: as many, where it is a number that a computer counts to; else 1.
+
+    Args:
+        count: of `event_rows`: its sender may have written anything.
+    """
+    if count is None or len(count) > _MOST_DIGITS:
+        return 1.0
+    try:
+        number = float(count)
+    except ValueError:  # a text, a list, `true`
+        return 1.0
+    return number if 0 <= number <= _MOST_COUNT else 1.0
 
 
 def precursor_query(connection: sa.Connection, since: datetime) -> sa.Select[Any]:
@@ -174,51 +180,71 @@ class PrecursorLog:
     def __init__(self) -> None:
         self._held = ColumnBuffer(_TYPES).arrays()  # in order of node, time and id
         self._ids = np.empty(0, dtype=object)
-        self._taken = ColumnBuffer(_TYPES)
+        self._taken: list[list[NDArray[Any]]] = []
         self._taken_ids: list[str] = []
         self._known: set[str] = set()
         # Nodes are numbered as the fleet that was last asked for, and others behind it as they come.
         self._fleet: tuple[str, ...] = ()
         self._nodes: dict[str, int] = {}
-        self._meaning: dict[tuple[Any, ...], tuple[int, bool]] = {}
+        self._meaning: dict[tuple[Any, ...], tuple[int, bool, int] | None] = {}
         self._devices: dict[tuple[str, str | None], int] = {}
         self._device_names: list[str] = []
         self._sources: dict[tuple[str, bool], int] = {}  # a source, and whether it is its gauge of the last Xid
 
     def take(self, rows: Iterable[Any]) -> int:
         """Add what is a precursor. Returns how many were new."""
-        before = len(self._taken_ids)
+        kept, meant = list[Any](), list[tuple[int, bool, int]]()
         for row in rows:
             if row[10] in self._known:  # what is read twice, since another may have come between
                 continue
-            what = (row[2], row[3], row[4], row[5])
-            if what not in self._meaning:
-                self._meaning[what] = (FAMILY_INDEX.get(family_of(*what) or "", -1), is_serious(row[4], row[5]))
-            family, serious = self._meaning[what]
-            if family >= 0 or serious:
+            what = (row[2], row[3], row[4], row[5], row[9])
+            meaning = self._meaning[what] if what in self._meaning else self._mean(*what)
+            if meaning is not None:
                 self._known.add(row[10])
-                self._taken_ids.append(row[10])
-                self._add(row, family, serious)
-        return len(self._taken_ids) - before
+                kept.append(row)
+                meant.append(meaning)
+        if kept:
+            self._add(kept, meant)
+        return len(kept)
 
-    def _add(self, row: Any, family: int, serious: bool) -> None:
-        node = self._nodes.setdefault(row[0], len(self._nodes))
-        weight = 1.0 if row[6] is None else float(row[6])
-        device = self._devices.setdefault((row[7], row[8]), len(self._devices))
-        if device == len(self._device_names):
-            self._device_names.append(device_name(row[7], row[8]))
-        is_gauge = row[2] == "xid" and row[9] in GAUGES
-        source = self._sources.setdefault((row[9], is_gauge), len(self._sources))
-        time_ms, us = divmod(row[1], 1000)
-        key = node << _BITS | min(max(time_ms, 0), _LAST_MS)
-        self._taken.add((key, us, family, weight, device, serious, source))
+    def _mean(
+        self, kind: str, code: int | None, severity: str, cause: str, source: str
+    ) -> tuple[int, bool, int] | None:
+        """The family of such events, whether they are serious, and their source's number; None of no precursor."""
+        family = FAMILY_INDEX.get(family_of(kind, code, severity, cause) or "", -1)
+        serious, meaning = is_serious(severity, cause), None
+        if family >= 0 or serious:
+            is_gauge = kind == "xid" and source in GAUGES
+            meaning = family, serious, self._sources.setdefault((source, is_gauge), len(self._sources))
+        self._meaning[kind, code, severity, cause, source] = meaning
+        return meaning
+
+    def _add(self, rows: Sequence[Any], meant: Sequence[tuple[int, bool, int]]) -> None:
+        names, told, _, _, _, _, counts, devices, named, _, ids, *_ = zip(*rows, strict=True)
+        family, serious, source = np.array(meant, dtype=np.int64).T
+        for name in dict.fromkeys(names):
+            self._nodes.setdefault(name, len(self._nodes))
+        pairs = list(zip(devices, named, strict=True))
+        for pair in dict.fromkeys(pairs):
+            if pair not in self._devices:
+                self._devices[pair] = len(self._devices)
+                self._device_names.append(device_name(*pair))
+        weights = {count: weight_of(count) for count in dict.fromkeys(counts)}
+        time_ms, us = np.divmod(np.array(told, dtype=np.int64), 1000)
+        node = np.array([self._nodes[name] for name in names], dtype=np.int64)
+        weight = np.array([weights[count] for count in counts], dtype=np.float64)
+        device = np.array([self._devices[pair] for pair in pairs], dtype=np.int64)
+        key = node << _BITS | time_ms.clip(0, _LAST_MS)
+        self._taken.append([key, us, family, weight, device, serious.astype(np.int8), source])
+        self._taken_ids += ids
 
     def _settle(self) -> None:
         """Put what was taken since the last time in its place."""
-        columns, ids = self._taken.arrays(), np.array(self._taken_ids, dtype=object)
-        self._taken, self._taken_ids = ColumnBuffer(_TYPES), []
-        if not len(ids):
+        if not self._taken:
             return
+        columns = [np.concatenate(parts) for parts in zip(*self._taken, strict=True)]
+        ids = np.array(self._taken_ids, dtype=object)
+        self._taken, self._taken_ids = [], []
         order = _in_order(columns[0], columns[1], ids)
         columns, ids = [column[order] for column in columns], ids[order]
         place = np.searchsorted(self._held[0], columns[0], side="right")

@@ -29,7 +29,7 @@ from predictor.history.arrays import (
     to_ms,
 )
 from predictor.history.families import BY_KIND, FAMILY_INDEX, family_of, is_serious
-from predictor.history.precursor_log import device_name, event_rows, repeated
+from predictor.history.precursor_log import device_name, event_rows, repeated, weight_of
 from predictor.history.store_reader import data_span
 from predictor.links.cabling import Cabling, read_cabling
 from store.nodes.inventory import read_nodes
@@ -139,7 +139,7 @@ def read_link_log(
             of_source = sources.setdefault(source, len(sources))
             numbers.append((link, family, of_device, serious, of_source, len(told[0])))
             time_us.extend(told[0])
-            weights.extend(1.0 if count is None else count for count in told[1])
+            weights.extend(map(weight_of, told[1]))
             ids.extend(told[2] if with_ids else ())
     columns = np.array(numbers, dtype=np.int64).reshape(-1, 6).T
     node_of, family_of_it, device_of, is_grave, source_of = (np.repeat(column, columns[5]) for column in columns[:5])

@@ -58,6 +58,8 @@ from store.telemetry.hours import LATE_H, late_nodes
 # Roll-ups of an hour come until well after it has ended. Those of a node that was away come later still: the store
 # notes such nodes. What came around the last look is read twice, for its transaction may have ended after it.
 _LATE_AGAIN = timedelta(minutes=2)
+# So many hours are worth a connection of their own.
+_MANY_HOURS = 48
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -85,7 +87,7 @@ class TelemetryLog:
         if self._read_to is not None and end_hour < self._read_to:
             begin = first_hour  # time went back: a replay that began anew
         again = self._came_late(late) if begin > first_hour else []
-        new = [read_rollups(connection, self._names, begin, end_hour)]
+        new = self._read(connection, begin, end_hour)
         if again:
             new.append(read_rollups(connection, self._names, first_hour, begin, again))
         held = self._held
@@ -98,6 +100,23 @@ class TelemetryLog:
         known = int(np.searchsorted(self._held.node, len(fleet.names)))  # strangers stand behind
         held = self._held
         return Telemetry(held.node[:known], held.time_ms[:known], held.values[:known], held.lit_ms)
+
+    def _read(self, connection: sa.Connection, begin: int, end: int) -> list[Telemetry]:
+        """Roll-ups of some hours; of many, PostgreSQL gives half over a connection of its own."""
+        if end - begin < _MANY_HOURS or connection.dialect.name != "postgresql":
+            return [read_rollups(connection, self._names, begin, end)]
+        names, middle = dict(self._names), (begin + end) // 2
+
+        def half() -> Telemetry:
+            with connection.engine.connect() as other:
+                return read_rollups(other, names, begin, middle)
+
+        with ThreadPoolExecutor(1) as beside:
+            older = beside.submit(half)
+            newer = read_rollups(connection, self._names, middle, end)
+        number = np.array([self._names.setdefault(name, len(self._names)) for name in names], dtype=np.int64)
+        found = older.result()
+        return [replace(found, node=number[found.node]), newer]
 
     def _came_late(self, late: Mapping[str, datetime]) -> list[str]:
         """The nodes of which late roll-ups may have come since the last look."""

@@ -59,6 +59,27 @@ def test_what_was_committed_late_is_found(any_engine: sa.Engine) -> None:
     assert len(live.look(AT).history.precursors.ids) == 2
 
 
+def test_telemetry_of_nodes_that_are_not_known_yet_is_theirs_once_they_are(any_engine: sa.Engine) -> None:
+    """Two of them, in either half of the week that is read at first, one in both."""
+    fill(any_engine, nodes=12, days=39)
+    told = [("late-2", 33.0, 81.0), ("late-1", 33.0, 82.0), ("late-1", 38.0, 83.0)]
+    put(any_engine, rollups=[rollup(*one) for one in told])
+    with writing(any_engine).begin() as connection:
+        connection.execute(schema.nodes.delete().where(schema.nodes.c.node.like("late-%")))
+    live = LiveHistory(any_engine)
+    live.look(AT)
+    put(any_engine, nodes=[node("late-2"), node("late-1")])
+    look = live.look(AT)
+    assert_as_read_anew(any_engine, look, AT)
+    telemetry, names = look.history.telemetry, look.history.fleet.names
+    found = zip(telemetry.node.tolist(), telemetry.column("gpu_temp_mean_c").tolist(), strict=True)
+    assert sorted((names[of], value) for of, value in found if names[of].startswith("late")) == [
+        ("late-1", 82.0),
+        ("late-1", 83.0),
+        ("late-2", 81.0),
+    ]
+
+
 def test_telemetry_that_comes_days_late_is_found(any_engine: sa.Engine) -> None:
     """A sidecar was away for two days: its hours count with the next look at telemetry, and nobody else's are lost."""
     fill(any_engine, nodes=12, days=39)

@@ -123,6 +123,14 @@ def test_counts_weigh_and_devices_are_named(engine: sa.Engine) -> None:
     assert [found.devices[i] for i in found.device] == ["GPU 3", "GPU 0000:0f:00.0", "port 7", ""]
 
 
+def test_a_count_that_is_no_count_weighs_as_one(any_engine: sa.Engine) -> None:
+    """Whatever a sender wrote for it, on either database."""
+    counts = [7, 2.5, 0, -1, True, None, "9", "", [3], {"a": 3}, 10**18, 1e40, 1e300, "9" * 99]
+    events = [replace(sbe("a", 1 + at / 24), attributes={"count": count}) for at, count in enumerate(counts)]
+    put(any_engine, [node("a")], events=[*events, replace(sbe("a", 3), attributes={})])
+    assert precursors(any_engine).weight.tolist() == [7, 2.5, 0, *([1] * 7), 1e18, 1, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("device", "name"),
     [
