@@ -13,7 +13,10 @@ from cli.console.store import open_store
 from store.records.event import RecordError, format_time, parse_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from diagnosis.causes.stop import Stoppage
+    from diagnosis.verdicts.failed_starts import FailedStart
     from store.records.event import Event
     from store.records.verdict import Verdict, VerdictEvidence
     from wire.money.price import GpuHourPrice
@@ -32,6 +35,7 @@ def diagnose(url: str, run: str | None, at: str | None, price: GpuHourPrice | No
     """Name the causes that explain a stop, or what is wrong in the cluster, the likeliest first."""
     from diagnosis.causes.explanation import explain
     from diagnosis.causes.stored_scene import read_scene
+    from diagnosis.verdicts.failed_starts import failed_starts
     from diagnosis.verdicts.stake import read_stakes, saves_at, with_stake
     from wire.money.price import shown, with_money
     from wire.verdicts import verdict_object
@@ -51,11 +55,15 @@ def diagnose(url: str, run: str | None, at: str | None, price: GpuHourPrice | No
             raise Failure(f"{what}{by}: ingest its jobs.csv and kernel logs{also}")
         stakes = read_stakes(connection, scene.jobs, scene.stop.end)
         saves = saves_at(connection, scene.stop.run, scene.stop.end) if scene.stop.run else (None, None)
-    verdicts = [with_stake(one, stakes) for one in explain(scene)]
+        verdicts = [with_stake(one, stakes) for one in explain(scene)]
+        starts = failed_starts(connection, scene.stop, verdicts[0] if verdicts else None) if run and at is None else []
     if as_json:
+        told = [start.verdict for start in starts if start.verdict is not None]
+        verdicts = sorted([*told, *verdicts], key=lambda one: -one.probability)
         objects = [with_money(verdict_object(verdict, rank), price) for rank, verdict in enumerate(verdicts, start=1)]
         print_json([{name: _plain(value) for name, value in one.items()} for one in objects])
         return
+    _print_starts(starts)
     print_text(_subject(scene.stop))
     _print_saves(*saves, scene.stop.end)
     print_table(
@@ -74,6 +82,31 @@ def _subject(stop: Stoppage) -> str:
     if stop.run is None:
         return f"the cluster: as of {_clock(format_time(stop.end))}"
     return f"{stop.run}: last progress {_clock(format_time(stop.last_work))}, end {_clock(format_time(stop.end))}"
+
+
+def _print_starts(starts: Sequence[FailedStart]) -> None:
+    """The starts after the stop that never came to work, the newest first, each with a fault of its own."""
+    from diagnosis.verdicts.failed_starts import MOST_STARTS
+
+    for start in starts[:MOST_STARTS]:
+        print_text(_start_words(start))
+        if start.verdict is not None:
+            _print_evidence(start.verdict)
+    if len(starts) > MOST_STARTS:
+        print_text(f"{len(starts) - MOST_STARTS} more before these made no iteration either")
+
+
+def _start_words(start: FailedStart) -> str:
+    """What became of a start, in one sentence."""
+    job = start.job
+    began = _clock(format_time(job.start)) if job.start is not None else "later"
+    if job.end is None:
+        return f"{job.run}: job {job.job_id}, started {began} after this stop, has made no iteration yet"
+    words = f"{job.run}: job {job.job_id}, started {began} after this stop, failed at start-up"
+    words += f" ({job.state}, {_clock(format_time(job.end))}, no iteration)"
+    if start.verdict is not None:
+        return f"{words}: {start.verdict.reason} ({start.verdict.probability:.2f})"
+    return f"{words}: by the same as the stop" if start.is_again else f"{words}: no fault of its own is known"
 
 
 def _print_saves(kept: Event | None, torn: Event | None, end: datetime) -> None:

@@ -58,8 +58,9 @@ class Stoppage:
 def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> Stoppage | None:
     """What stopped: the newest attempt that ended badly (of a run, by `at`), else whatever happened before `at`.
 
-    A run that was running at `at`, or runs now, is looked at as of then. Without `at` a job that still runs by its
-    books and does not get on counts as stopped. None where the store knows nothing that could be explained.
+    Of a run the newest attempt that made iterations counts, where one did: a start that failed does not hide why the
+    work stopped. A run that was running at `at`, or runs now, is looked at as of then. Without `at` a job that still
+    runs by its books and does not get on counts as stopped. None where the store knows nothing that could be explained.
     """
     jobs = [job for job in read_jobs(connection, run) if job.start is not None and (at is None or job.start <= at)]
     if at is not None:
@@ -68,12 +69,17 @@ def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> 
             return _of_job(connection, running[-1], at)
     ended = [job for job in jobs if _ended_badly(job) and (at is None or (job.end is not None and job.end <= at))]
     newest = max(ended, key=_end_of, default=None)
+    worked = _newest_at_work(connection, ended) if run is not None else None
+    newest = worked or newest
     if at is None:
         hanging = _hanging(connection, jobs, newest)
         if hanging is not None:
             return hanging
     moment = at or _newest_sign(connection)
-    if run is not None and at is None and moment is not None and jobs and jobs[-1].end is None:
+    is_on = (
+        bool(jobs) and jobs[-1].end is None and (worked is None or _last_iteration(connection, jobs[-1]) is not None)
+    )
+    if run is not None and at is None and moment is not None and is_on:
         return _of_job(connection, jobs[-1], max(moment, jobs[-1].start or moment))
     if newest is not None and (run is not None or moment is None or moment - _end_of(newest) <= BLIND_WINDOW):
         return _of_job(connection, newest, _end_of(newest))
@@ -124,17 +130,43 @@ def _end_of(job: Job) -> datetime:
 
 def _of_job(connection: sa.Connection, job: Job, end: datetime) -> Stoppage:
     """The stop of an attempt: between its last printed iteration and `end`."""
+    start = job.start or end
+    last = _last_iteration(connection, job, end)
+    return Stoppage(job.run, last or max(start, end - BLIND_WINDOW), end, hosts(job.node_list))
+
+
+def _last_iteration(connection: sa.Connection, job: Job, end: datetime | None = None) -> datetime | None:
+    """When an attempt printed its last iteration, by `end`."""
     table = schema.events
     query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())).where(
         table.c.run == job.run,
         table.c.kind == "iteration",
-        table.c.time <= end,
-        table.c.time >= (job.start or end),
+        table.c.time >= job.start,
         table.c.time != table.c.received,  # stored with the moment of receipt: the line bears no time
     )
-    last = connection.scalar(query)
-    start = job.start or end
-    return Stoppage(job.run, last or max(start, end - BLIND_WINDOW), end, hosts(job.node_list))
+    until = end or job.end
+    found: datetime | None = connection.scalar(query if until is None else query.where(table.c.time <= until))
+    return found
+
+
+def _newest_at_work(connection: sa.Connection, jobs: Sequence[Job]) -> Job | None:
+    """The attempt that ended last of those that made iterations."""
+    newest_first = sorted(jobs, key=_end_of, reverse=True)
+    return next((job for job in newest_first if _last_iteration(connection, job) is not None), None)
+
+
+def starts_without_work(connection: sa.Connection, stop: Stoppage) -> list[Job]:
+    """The attempts of a run after its stop that made no iteration, the newest first: ended badly, or still on.
+
+    None where the attempt that stopped made none itself: then nobody knows of any of the run.
+    """
+    jobs = [job for job in read_jobs(connection, stop.run) if job.start is not None] if stop.run is not None else []
+    own = [job for job in jobs if job.end == stop.end]
+    if not any(_last_iteration(connection, job) is not None for job in own):
+        return []
+    later = [job for job in jobs if (job.start or stop.end) >= stop.end and (job.end is None or _ended_badly(job))]
+    found = [job for job in later if _last_iteration(connection, job) is None]
+    return sorted(found, key=lambda job: (job.start or stop.end, job.job_id), reverse=True)
 
 
 def _newest_sign(connection: sa.Connection) -> datetime | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from diagnosis.causes.cause_catalog import CauseRow, CauseTables, cause_tables
@@ -47,8 +48,14 @@ _FLEETING = math.log(10.0)
 _LINKS_OF_NODE, _GPUS_OF_NODE = 8, 8
 # An adapter that is not its node's first: a leaf that is told of the node as a whole may be another rail's.
 _FURTHER_RAIL = re.compile(r"/mlx5_(?:bond_)?[1-9]\d*$", re.ASCII)
+# Where others' complaint of a node is: no part below it that fails beside its own, but the node as a whole.
+CUT_OFF = "cut_off"
 # Classes of which a node's own lines may tell.
 _SHOWN_BY_NODES = frozenset({"gpu", "nvlink", "nvswitch", "nic", "storage"})
+# Parts whose fault ends the programs of their node, and within how long a peer that cannot reach it is heard, before or
+# after: the driver tells of a fault later than a queue pair that gives up, or a time-out of minutes ends after it.
+_ENDS_PROGRAMS = frozenset({"gpu", "nvlink", "nvswitch"})
+_CUT_OFF_WITHIN = timedelta(minutes=10)
 # Classes that are the parts of a cable's both ends.
 _OF_CABLES = ("cable",)
 # What a switch alone tells of one of its links, all others being well: seldom is it the switch itself.
@@ -286,13 +293,17 @@ def _above(effect: Effect, place: Place, reach: ReachIndex) -> Iterator[tuple[Su
 def hits_at_nodes(effects: Iterable[Effect], reach: ReachIndex, known: Iterable[Hits]) -> Iterator[tuple[Suspect, Hit]]:
     """What a node itself shows, as signs of the parts and servers that its other signs make suspects."""
     suspects: dict[str, dict[Suspect, None]] = {}
+    known = list(known)
     for suspect, hits in known:
         if suspect.kind in _SHOWN_BY_NODES:
             for hit in hits:
                 node = hit.effect.node or reach.node_of(hit.unit)
                 if node is not None:
                     suspects.setdefault(node, {})[suspect] = None
+    known_of = dict(known)
     for effect in effects:
+        if effect.named is not None and effect.named.kind == "node":
+            yield from _of_cut_off(effect, effect.named, suspects.get(effect.named.name, ()), known_of, reach)
         if effect.place.kind == "gpu" and not is_by_pci(effect.place):
             yield from _of_some_gpu(effect, suspects.get(reach.node_of(effect.place) or "", ()), reach)
         if effect.place.kind == "node":
@@ -300,6 +311,20 @@ def hits_at_nodes(effects: Iterable[Effect], reach: ReachIndex, known: Iterable[
                 row = reach.tables.row(suspect.kind, effect.kind, "node")
                 if row is not None:
                     yield suspect, Hit(effect, "node", row, effect.place)
+
+
+def _of_cut_off(
+    effect: Effect, node: Place, suspects: Iterable[Suspect], known: Mapping[Suspect, Sequence[Hit]], reach: ReachIndex
+) -> Iterator[tuple[Suspect, Hit]]:
+    """A complaint that a node cannot be reached, as a sign of its GPUs that show a fault of their own about then."""
+    for suspect in suspects:
+        row = reach.tables.row(suspect.kind, effect.kind, "named") if suspect.kind in _ENDS_PROGRAMS else None
+        if row is not None and any(_is_about(hit.effect, effect) for hit in known[suspect] if hit.where == "own"):
+            yield suspect, Hit(effect, CUT_OFF, row, node)
+
+
+def _is_about(sign: Effect, complaint: Effect) -> bool:
+    return complaint.first - _CUT_OFF_WITHIN <= sign.first <= complaint.last + _CUT_OFF_WITHIN
 
 
 def _of_some_gpu(effect: Effect, suspects: Iterable[Suspect], reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
@@ -322,4 +347,4 @@ def _named(effect: Effect, named: Place, reach: ReachIndex) -> Iterator[tuple[Su
             if row is not None:
                 suspect = Suspect(kind, place)
                 unit = effect.place if kind == "storage" else reach.unit_of(suspect, effect)
-                yield suspect, Hit(effect, "named", row, unit)
+                yield suspect, Hit(effect, CUT_OFF if kind == "node" else "named", row, unit)

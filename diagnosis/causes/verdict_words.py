@@ -283,11 +283,13 @@ def _evidence_for(account: Account) -> Iterable[VerdictEvidence]:
     if shared:
         text = _reason(account, None) if account.p_value is not None else _group_words(account)
         found.append(_evidence(text, [hit.effect for hit, _ in shared], sum(odds for _, odds in shared)))
+    by_job = {id(effect): odds for effect, odds in account.jobs}
     for hit, odds in account.parts:
-        if hit.where not in ("below", "named", "rate"):
-            found.append(_evidence(_own_words(hit), [hit.effect], odds))
+        if hit.where not in ("below", "named", "rate"):  # what is of the job as well is said once
+            found.append(_evidence(_own_words(hit), [hit.effect], odds + by_job.pop(id(hit.effect), 0.0)))
     for effect, odds in account.jobs:
-        found.append(_evidence(_job_words(effect), [effect], odds))
+        if id(effect) in by_job:
+            found.append(_evidence(_job_words(effect), [effect], odds))
     return sorted(found, key=lambda one: -one.weight)[:_MOST_NAMES]
 
 

@@ -47,6 +47,9 @@ _OWN_SOURCES = frozenset(
         "hostengine",
         "nhc",
         "nvidia_smi",
+        "npu_smi",
+        "rocm_smi",
+        "amd_smi",
         "gpud",
         "hook",
     ]

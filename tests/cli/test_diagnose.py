@@ -324,3 +324,65 @@ def test_what_is_at_stake_is_told_in_money_at_the_price_that_is_given(url: str) 
     for one in document("diagnose", "--db", url, "--gpu-hour-price", "2.50 EUR"):
         assert Decimal(one["money_at_stake"]["amount"]) == Decimal(repr(one["gpu_hours_at_stake"])) * Decimal("2.50")
     assert "money_at_stake" not in document("diagnose", "--db", url)[0]
+
+
+def test_a_start_that_failed_does_not_hide_why_the_run_stopped(engine: sa.Engine) -> None:
+    """The attempt that worked and stopped is explained; the start after it is told of, with no fault of its own."""
+    events = [iteration(80), iteration(90), xid(79, 100, "gpu-002")]
+    url = told(engine, events, [job(0, 700, "FAILED"), job(10_000, 10_060, "FAILED", "gpu-[003-004]", number=2)])
+    first, *_ = document("diagnose", "--db", url, "--run", "llm")
+    assert (first["class"], first["node"]) == ("gpu", "gpu-002")
+    lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
+    assert lines[0] == (
+        "llm: job 2, started 2025-03-01T14:46:40Z after this stop, failed at start-up"
+        " (FAILED, 2025-03-01T14:47:40Z, no iteration): no fault of its own is known"
+    )
+    assert lines[1].startswith("llm: last progress 2025-03-01T12:01:30Z, end 2025-03-01T12:11:40Z")
+
+
+def test_a_start_that_failed_by_a_fault_of_its_own_is_told_before_the_stop(engine: sa.Engine) -> None:
+    """Both are said, the newest first."""
+    events = [iteration(90), xid(79, 100, "gpu-002"), xid(48, 10_030, "gpu-003")]
+    url = told(engine, events, [job(0, 700, "FAILED"), job(10_000, 10_060, "FAILED", "gpu-[003-004]", number=2)])
+    lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
+    assert "job 2, started" in lines[0]
+    assert "no iteration): gpu gpu-003/0000:0f:00.0: Xid 48" in lines[0]
+    subject = next(place for place, line in enumerate(lines) if line.startswith("llm: last progress"))
+    assert any("for gpu-003/0000:0f:00.0" in line for line in lines[1:subject])
+    assert any(line.split()[:3] == ["1", *line.split()[1:2], "gpu"] and "gpu-002" in line for line in lines[subject:])
+    causes = [(one["class"], one["node"]) for one in document("diagnose", "--db", url, "--run", "llm")]
+    assert {causes[0], causes[1]} == {("gpu", "gpu-002"), ("gpu", "gpu-003")}
+
+
+def test_a_start_that_failed_by_the_same_fault_says_so(engine: sa.Engine) -> None:
+    """The GPU that nobody replaced."""
+    events = [iteration(90), xid(79, 100, "gpu-002"), xid(79, 1_030, "gpu-002")]
+    url = told(engine, events, [job(0, 700, "FAILED"), job(1_000, 1_060, "FAILED", number=2)])
+    lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
+    assert lines[0].endswith("no iteration): by the same as the stop")
+
+
+def test_a_start_that_is_still_on_does_not_hide_why_the_run_stopped(engine: sa.Engine) -> None:
+    """It has come to no iteration yet; of many such starts the newest are told, and the others counted."""
+    events = [iteration(80), iteration(90), xid(79, 100, "gpu-002")]
+    tries = [job(1_000 * number, 1_000 * number + 60, "FAILED", "gpu-[003-004]", number=number) for number in (2, 3, 4)]
+    url = told(engine, events, [job(0, 700, "FAILED"), *tries, job(10_000, None, "RUNNING", "gpu-[003-004]", number=5)])
+    lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
+    assert lines[0] == "llm: job 5, started 2025-03-01T14:46:40Z after this stop, has made no iteration yet"
+    assert [line.split(",")[0] for line in lines[1:3]] == ["llm: job 4", "llm: job 3"]
+    assert lines[3:5] == [
+        "1 more before these made no iteration either",
+        "llm: last progress 2025-03-01T12:01:30Z, end 2025-03-01T12:11:40Z",
+    ]
+    first, *_ = document("diagnose", "--db", url, "--run", "llm")
+    assert (first["class"], first["node"]) == ("gpu", "gpu-002")
+
+
+def test_without_any_iteration_the_newest_attempt_is_explained(engine: sa.Engine) -> None:
+    """A site without training logs: nobody knows which attempt worked."""
+    events = [xid(79, 100, "gpu-002"), xid(79, 1_030, "gpu-003")]
+    url = told(engine, events, [job(0, 700, "FAILED"), job(1_000, 1_060, "FAILED", number=2)])
+    lines = run("diagnose", "--db", url, "--run", "llm").stdout.splitlines()
+    assert lines[0].endswith("end 2025-03-01T12:17:40Z")
+    first, *_ = document("diagnose", "--db", url, "--run", "llm")
+    assert first["node"] == "gpu-003"

@@ -82,7 +82,7 @@ MEMORY_FORMS = (
     ),
     MessageForm(
         "[Hardware Error]: ",
-        rf"{_HARDWARE}(?:TSC (?P<tsc>[0-9a-f]{{1,16}})|RIP )(?:.{{0,80}}?ADDR (?P<address>[0-9a-f]{{1,16}}))?",
+        rf"{_HARDWARE}(?:TSC:? (?P<tsc>[0-9a-f]{{1,20}})|RIP )(?:.{{0,80}}?ADDR (?P<address>[0-9a-f]{{1,16}}))?",
         "mce_detail",
         device="cpu",
     ),
@@ -177,6 +177,10 @@ _decode = decoder(MEMORY_FORMS)
 def decode(message: str) -> Event | None:
     """The event of a message; a machine check is judged by the bits of its status."""
     event = _decode(message)
+    if event is not None and event.attributes.get("state") == "fatal" and event.kind == "mce":
+        # AMD's verdict is printed of records that are read from the banks. One that the processor cannot go on from
+        # is an exception: the kernel prints that itself and stops. What it reads instead is from before its boot.
+        return with_kind_meaning(event, "previous")
     if event is None or event.kind != "mce" or not isinstance(status := event.attributes.get("status"), str):
         return event
     bits = int(status, 16)
@@ -191,7 +195,7 @@ def merge_memory(head: Event, later: Event) -> Event | None:
     if kind != head.kind or kind not in ("mce", "ghes"):
         return None
     known = head.attributes
-    if kind == later.kind and not ("state" in known and "cpu" not in known and "flags" in later.attributes):
+    if kind == later.kind and not _is_amds_word(head, later):
         return None
     added = {key: value for key, value in later.attributes.items() if key not in known}
     whole = replace(head, attributes={**known, **added})
@@ -199,11 +203,23 @@ def merge_memory(head: Event, later: Event) -> Event | None:
         # No exception was taken, and the kernel found it while it looked without a clock: at its boot (`bootlog` in
         # arch/x86/kernel/cpu/mce/core.c). What stops a processor is never found by a later look.
         return with_kind_meaning(whole, "previous")
+    if kind == "mce" and known.get("state") == "fatal" and added.get("tsc", "0") != "0":
+        return with_kind_meaning(whole, "fatal")  # found by a clock: by a kernel that ran
     if later.device.pci is not None:
         return replace(whole, device=Device(type="pci", pci=later.device.pci))
     if "dimm" in added or added.get("section") == "memory error":
         return replace(whole, device=Device(type="dimm"))
     return whole
+
+
+def _is_amds_word(head: Event, later: Event) -> bool:
+    """Whether AMD's decoder goes on of a machine check: its verdict's registers, or both after an exception's line."""
+    known, added = head.attributes, later.attributes
+    if known.get("exception"):
+        return ("state" in added and "state" not in known) or (
+            "flags" in added and added.get("bank") == known.get("bank")
+        )
+    return "state" in known and "cpu" not in known and "flags" in added
 
 
 MEMORY = MessageFamily("memory", signs(MEMORY_FORMS), decode, merge_memory, heads=frozenset({"mce", "ghes"}))

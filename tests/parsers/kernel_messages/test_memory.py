@@ -105,6 +105,39 @@ def test_amds_verdict_and_its_registers_are_one_event() -> None:
     assert (event.attributes["bank"], event.attributes["error"]) == (18, "DRAM ECC error")
 
 
+# A Ryzen's boot, as its owners publish it: no clock, no exception.
+AMD_BOOT = (
+    "[Hardware Error]: System Fatal error.",
+    "[Hardware Error]: CPU:10 (17:1:1) MC5_STATUS[-|UE|MiscV|PCC|AddrV|-|-|SyndV|TCC]: 0xbea0000000000108",
+    "[Hardware Error]: Error Addr: 0x0001ffff810796c0",
+    "[Hardware Error]: IPID: 0x000500b000000000, Syndrome: 0x000000004d000000",
+    "[Hardware Error]: Execution Unit Extended Error Code: 0",
+    "[Hardware Error]: Execution Unit Error: Watchdog timeout error.",
+    "[Hardware Error]: cache level: RESV, tx: GEN, mem-tx: GEN",
+)
+
+
+def test_amds_fatal_verdict_of_a_boots_start_is_no_fault_of_now() -> None:
+    """What the processor stopped at was before the boot that reads it from its banks: it holds no node."""
+    (event,) = decode(*AMD_BOOT)
+    assert (event.kind, event.severity, event.action) == ("mce", "error", "run_diagnostics")
+    assert (event.attributes["cpu"], event.attributes["bank"], event.attributes["state"]) == (10, 5, "fatal")
+    (event,) = decode(*(f"mce: {line}" for line in AMD_BOOT[:2]))
+    assert event.severity == "error"
+
+
+def test_amds_fatal_verdict_with_a_clock_stays_fatal() -> None:
+    """A record that a running kernel dated."""
+    (event,) = decode(*AMD_BOOT[:3], "[Hardware Error]: TSC: 191239812371")
+    assert (event.severity, event.attributes["tsc"]) == ("fatal", "191239812371")
+
+
+def test_amds_decoder_after_an_exception_is_of_that_exception() -> None:
+    """Kernels before 4.10 print both: the exception was taken, and is fatal."""
+    (event,) = decode("[Hardware Error]: CPU 10: Machine Check Exception: 4 Bank 5: bea0000000000108", *AMD_BOOT)
+    assert (event.severity, event.action, event.attributes["state"]) == ("fatal", "drain_node", "fatal")
+
+
 def test_two_machine_checks_are_two_events() -> None:
     """Of one moment."""
     check = "mce: [Hardware Error]: CPU {}: Machine Check: 0 Bank 7: 8c00004000010091"

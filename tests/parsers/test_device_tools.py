@@ -1,0 +1,190 @@
+"""What npu-smi, rocm-smi and amd-smi show: values, health, memory errors; what is missing is; no hostile line costs."""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from parsers.registry import PARSERS, detect, make_parser
+from parsers.reports.tool_reading import MOST_OPEN, number_of
+from parsers.text.parser import Context, ParseError, clean, parse
+from store.records.event import Event
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+TOOLS = ("npu_smi", "rocm_smi", "amd_smi")
+
+
+def read(name: str, *lines: str, node: str | None = None) -> list[Event]:
+    """The events of some lines."""
+    return list(parse(make_parser(name, Context(node=node)), lines))
+
+
+def of_fixture(path: str) -> list[Event]:
+    """The events of a fixture."""
+    return read(path.partition("/")[0], *(FIXTURES / path).read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("health", "severity", "action"),
+    [
+        ("Warning", "warning", "watch"),
+        ("Alarm", "error", "run_diagnostics"),
+        ("Critical", "error", "run_diagnostics"),
+        ("UNKNOWN", "warning", "run_diagnostics"),
+    ],
+)
+def test_an_npu_that_is_not_ok_is_a_fault_of_its_bus(health: str, severity: str, action: str) -> None:
+    """As grave as the tool says; never so grave that a paste takes a node out of service."""
+    rows = (
+        f"| 3     910B3    | {health}  | 98.1   43    0    / 0   |",
+        "| 0    | 0000:C1:00.0  | 0   0 / 0   34 / 65536 |",
+    )
+    reading, fault = read("npu_smi", *rows, node="npu-1")
+    assert (reading.kind, reading.severity, reading.attributes["health"]) == ("accelerator_reading", "info", health)
+    assert (fault.kind, fault.severity, fault.action, fault.node) == ("accelerator_health", severity, action, "npu-1")
+    assert (fault.device.type, fault.device.pci, fault.device.index) == ("npu", "0000:c1:00.0", 3)
+
+
+def test_an_npu_that_is_ok_is_no_fault() -> None:
+    """Its values are told, for information."""
+    assert {event.kind for event in of_fixture("npu_smi/info.txt")[:1]} == {"accelerator_reading"}
+    (event,) = read(
+        "npu_smi", "| 0   910B3  | OK  | NA   NA    0 / 0   |", "| 0  | 0000:C1:00.0  | 0   0 / 0   0 / 65536 |"
+    )
+    assert "power_w" not in event.attributes
+    assert "gpu_temp_c" not in event.attributes
+
+
+def test_the_mcu_of_a_card_is_no_npu() -> None:
+    """Its temperature and power are its own."""
+    (event,) = of_fixture("npu_smi/pages.txt")[:1]
+    assert event.attributes == {"chip": 0, "gpu_temp_c": 43, "power_w": 69}
+
+
+def test_the_chips_of_one_page_are_told_apart() -> None:
+    """Whether the chip is named before its values or after them."""
+    before = ("NPU ID    : 4", "Chip ID    : 0", "Temperature(C)   : 41", "Chip ID    : 1", "Temperature(C)   : 42")
+    after = ("NPU ID    : 4", "Temperature(C)   : 41", "Chip ID    : 0", "Temperature(C)   : 42", "Chip ID    : 1")
+    for lines in (before, after):
+        found = read("npu_smi", *lines)
+        assert [(one.device.index, one.attributes) for one in found] == [
+            (4, {"chip": 0, "gpu_temp_c": 41}),
+            (4, {"chip": 1, "gpu_temp_c": 42}),
+        ]
+
+
+@pytest.mark.parametrize("path", ["amd_smi/metric.txt", "amd_smi/metric_json.json", "amd_smi/metric_csv.txt"])
+def test_uncorrected_errors_warn_whatever_the_output_form(path: str) -> None:
+    """Text, JSON and CSV tell the same; of counts that are zero, corrected or not there, nothing is said."""
+    found = of_fixture(path)
+    (fault,) = [event for event in found if event.kind == "accelerator_ecc"]
+    assert (fault.severity, fault.action, fault.device.index) == ("warning", "run_diagnostics", 0)
+    assert fault.attributes["ecc_dbe"] in (1, 2)
+    first = found[0].attributes
+    assert (first["power_w"], first["gpu_temp_c"], first["memory_temp_c"]) == (158, 45, 38)
+    assert "edge_temp_c" not in first
+
+
+def test_npu_pages_of_errors_warn() -> None:
+    """HBM's double-bit errors."""
+    (fault,) = [event for event in of_fixture("npu_smi/pages.txt") if event.kind == "accelerator_ecc"]
+    assert (fault.attributes["ecc_dbe"], fault.attributes["ecc_sbe"], fault.severity) == (1, 12, "warning")
+    assert not [
+        one for one in read("npu_smi", "NPU ID  : 0", "HBM Double Bit Error Count : 0") if one.severity != "info"
+    ]
+
+
+def test_a_tables_head_says_which_sensor_it_shows() -> None:
+    """The junction's temperature and the edge's are two."""
+    new, hot, old = of_fixture("rocm_smi/concise.txt")
+    assert (new.attributes["gpu_temp_c"], new.attributes["power_w"], new.attributes["power_cap_w"]) == (43, 142, 750)
+    assert "power_w" not in hot.attributes
+    assert (old.attributes["edge_temp_c"], old.attributes["power_w"]) == (35, 150)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("158 W", 158),
+        ("45 °C", 45),
+        ("98.1", 98.1),
+        ({"value": 3, "unit": "W"}, 3),
+        ("N/A", None),
+        ("-", None),
+        ("0x1", None),
+        (True, None),
+        (float("nan"), None),
+        (2**70, None),
+        ("9" * 40, None),
+        ({"value": {"value": 1}}, None),
+    ],
+)
+def test_a_value_is_a_number_or_missing(text: object, number: float | None) -> None:
+    """With its unit, or without; what no record holds is missing."""
+    assert number_of(text) == number
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*_smi/*.txt")) + sorted(FIXTURES.glob("*_smi/*.json")), ids=str)
+def test_auto_knows_a_tools_output(path: Path) -> None:
+    """A paste names itself."""
+    assert detect([clean(line) for line in path.read_bytes().split(b"\n")]) == path.parent.name
+
+
+HOSTILE = {
+    "npu_smi": (
+        "| 0 " + " " * 30_000 + "|",
+        "| " + "9" * 30_000 + " a | OK | 1 |",
+        "NPU ID" + " " * 30_000 + ": 1",
+        "HBM Double Bit Error Count : " + "9" * 30_000,
+        "|" * 30_000,
+        "| 0 a | OK | " + "1 / 1 " * 5_000 + "|",
+    ),
+    "rocm_smi": (
+        "GPU[0]" + "\t" * 30_000 + ": Temperature (Sensor edge) (C): 1",
+        "0  " + "a " * 15_000 + "43.0°C  1.0W ",
+        "GPU[0] : " + "Temperature (" * 3_000,
+        '{"card0": ' * 5_000,
+    ),
+    "amd_smi": (
+        "GPU: " + "0" * 30_000,
+        "    " * 8_000 + "A: 1",
+        "gpu," + "a," * 20_000,
+        "gpu," + "hotspo" * 8_000,
+        '[{"gpu": 0, "ecc": ' * 2_000,
+        '0,"' + '""' * 10_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_hostile_lines_cost_little(name: str) -> None:
+    """Time that grows with the line alone: no search goes back and forth."""
+    parser, searched = make_parser(name, Context()), PARSERS[name].recognises
+    began = time.process_time()
+    for number in range(1, 41):
+        for text in HOSTILE[name]:
+            searched.search(text)
+            with suppress(ParseError):
+                list(parser.feed(text, number))
+    with suppress(ParseError):
+        list(parser.flush())
+    assert time.process_time() - began < 5.0
+
+
+def test_invented_nodes_fill_no_memory() -> None:
+    """Rows of ever other nodes that are never completed."""
+    parser = make_parser("npu_smi", Context())
+    for number in range(5 * MOST_OPEN):
+        list(parser.feed(f"n{number}: | 0  910B3  | OK  | 98.1  43  0 / 0  |", number + 1))
+    assert len(list(parser.flush())) <= MOST_OPEN
+
+
+def test_a_line_of_date_and_time_dates_what_follows() -> None:
+    """`date -Is` before each sweep; without one the time is not known."""
+    first, second = read(
+        "amd_smi", "GPU: 0", "    BDF: 0000:01:00.0", "2026-09-05T12:00:00+02:00", "GPU: 0", "    BDF: 0000:01:00.0"
+    )
+    assert first.time is None
+    assert second.time is not None
+    assert second.time.isoformat() == "2026-09-05T10:00:00+00:00"
