@@ -88,8 +88,8 @@ class NpuSmiParser:
             return
         card, chip = _CARD.fullmatch(cells[0]), _CHIP.fullmatch(cells[0])
         if card is not None and _HEALTH.fullmatch(cells[1]):
-            yield from self._told(node)
-            reading = self._reading(node, int(card["npu"]), line)
+            yield from self._begin(node, int(card["npu"]), line)
+            reading = self._open[node]
             reading.health = cells[1]
             reading.values["model"] = card["model"]
             numbers = cells[2].split()
@@ -110,9 +110,7 @@ class NpuSmiParser:
 
     def _field(self, node: str | None, name: str, value: str, line: int) -> Iterator[Event]:
         if name == "NPU ID" and value.isdecimal() and len(value) < 5:
-            yield from self._told(node)
-            self._mcu.discard(node)
-            self._reading(node, int(value), line)
+            yield from self._begin(node, int(value), line)
             return
         said = self._open.get(node)
         if said is None:
@@ -127,27 +125,23 @@ class NpuSmiParser:
         elif name == "Chip ID" and value.isdecimal() and len(value) < 4:
             self._mcu.discard(node)
             if "chip" in said.values:  # the page's next chip
-                yield from self._next(node, said, line)
+                yield from self._begin(node, said.device.index or 0, line)
             self._open[node].values["chip"] = int(value)
         elif known := _VALUES.get(name):
             if known in said.values:
-                yield from self._next(node, said, line)
+                yield from self._begin(node, said.device.index or 0, line)
             self._open[node].take(known, value)
 
-    def _next(self, node: str | None, said: ToolReading, line: int) -> Iterator[Event]:
-        """The chip before, and room for another one of the same NPU."""
+    def _begin(self, node: str | None, npu: int, line: int) -> Iterator[Event]:
+        """The chip before, and room for another one; of too many nodes at once that of the first is told."""
         yield from self._told(node)
-        self._reading(node, said.device.index or 0, line)
-
-    def _reading(self, node: str | None, npu: int, line: int) -> ToolReading:
         if len(self._open) >= MOST_OPEN:
-            self._open.clear()  # nobody has so many nodes in one paste
-            self._mcu.clear()
-        reading = self._open[node] = ToolReading(Device("npu", index=npu), line)
-        return reading
+            yield from self._told(next(iter(self._open)))
+        self._open[node] = ToolReading(Device("npu", index=npu), line)
 
     def _told(self, node: str | None) -> Iterator[Event]:
         said = self._open.pop(node, None)
+        self._mcu.discard(node)
         if said is not None and said.values.keys() - {"chip", "model"} | ({"health"} if said.health else set()):
             yield from said.events(_NAME, node, self._time)
 

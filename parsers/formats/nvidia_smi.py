@@ -16,9 +16,10 @@ on every healthy link: they are left out.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from math import isfinite
 
+from parsers.reports.tool_reading import MOMENT, moment_of
 from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
@@ -66,7 +67,6 @@ _LINK = re.compile(
 _FABRIC = re.compile(
     r"\s*(?P<name>Fabric|State|Status|CliqueId|ClusterUUID)\s*(?::\s*(?P<value>[\w -]{1,64}?))?\s*$", re.ASCII
 )
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)", re.ASCII)
 _NO_CLUSTER = re.compile(r"[0-]+")
 
 
@@ -108,7 +108,7 @@ class NvidiaSmiParser:
             return []
         if said is not None and said.fabric is not None and text[:8].strip():
             said.fabric.setdefault("over", "")
-        if moment := _moment(text, self._context):
+        if moment := moment_of(MOMENT.search(text), self._context):
             found = list(self.flush())
             self._time = moment
             return found
@@ -175,17 +175,6 @@ def _take_fabric(said: _GpuReading, name: str, value: str | None) -> None:
 def _pci(text: str | None) -> str | None:
     """`00000008:06:00.0` as records write it."""
     return None if text is None else text.lower()[-len("0000:00:00.0") :]
-
-
-def _moment(text: str, context: Context) -> datetime | None:
-    match = _MOMENT.search(text)
-    if match is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(match[1].replace(",", "."))
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=context.zone)).astimezone(UTC)
 
 
 FORMAT = Format(

@@ -23,9 +23,9 @@ MOST_OPEN, _MOST_VALUES = 1024, 128
 # No record holds a greater whole number.
 _MOST_COUNT = 2.0**63
 _NUMBER = re.compile(r"\s*(-?\d{1,19}(?:\.\d{1,9})?)(?:\s+°?[A-Za-z%][\w/]{0,7})?\s*", re.ASCII)
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)", re.ASCII)
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)", re.ASCII)
 _UNCORRECTED = ("ecc_dbe", "ecc_dbe_ddr", "ecc_dbe_lifetime")
-_HEALTH = {"warning": "warning", "alarm": "alarm", "critical": "critical", "unknown": "unknown"}
+_FAULTY = frozenset({"warning", "alarm", "critical", "unknown"})
 
 
 @dataclass(slots=True)
@@ -54,11 +54,10 @@ class ToolReading:
             shown = ", ".join(filter(None, (f"health {self.health}", shown)))
         base = Event(time, node, source, "accelerator_reading", device=self.device, line=self.line)
         yield with_kind_meaning(replace(base, message=shown, attributes=said))
-        variant = _HEALTH.get((self.health or "").lower())
-        if variant is not None:
+        if self.health is not None and self.health.lower() in _FAULTY:
             words = f"health of {self.device.words()}: {self.health}"
-            fault = replace(base, kind="accelerator_health", message=words, attributes={"health": self.health or ""})
-            yield with_kind_meaning(fault, variant)
+            fault = replace(base, kind="accelerator_health", message=words, attributes={"health": self.health})
+            yield with_kind_meaning(fault, self.health.lower())
         count = next((self.values[name] for name in _UNCORRECTED if self.values.get(name)), None)
         if isinstance(count, int | float) and count > 0:
             words = f"memory errors that {self.device.words()} could not correct: {count}"
@@ -84,7 +83,11 @@ def number_of(value: object) -> int | float | None:
 
 def moment_of_line(text: str, context: Context) -> datetime | None:
     """The time of a line that begins with a date and time: it dates what is read after it."""
-    match = _MOMENT.match(text.strip()[:64])
+    return moment_of(MOMENT.match(text.strip()[:64]), context)
+
+
+def moment_of(match: re.Match[str] | None, context: Context) -> datetime | None:
+    """The time of a match of MOMENT, in the context's zone where it bears none; None of no time that there is."""
     if match is None:
         return None
     try:

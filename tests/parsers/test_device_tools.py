@@ -173,11 +173,25 @@ def test_hostile_lines_cost_little(name: str) -> None:
 
 
 def test_invented_nodes_fill_no_memory() -> None:
-    """Rows of ever other nodes that are never completed."""
+    """Rows of ever other nodes that are never completed: the oldest are told, none is lost."""
     parser = make_parser("npu_smi", Context())
-    for number in range(5 * MOST_OPEN):
-        list(parser.feed(f"n{number}: | 0  910B3  | OK  | 98.1  43  0 / 0  |", number + 1))
-    assert len(list(parser.flush())) <= MOST_OPEN
+    nodes = [f"n{number}" for number in range(5 * MOST_OPEN)]
+    told = [
+        event
+        for number, node in enumerate(nodes)
+        for event in parser.feed(f"{node}: | 0  910B3  | OK  | 98.1  43  0 / 0  |", number + 1)
+    ]
+    assert len(told) == 4 * MOST_OPEN
+    assert [event.node for event in (*told, *parser.flush())] == nodes
+
+
+@pytest.mark.parametrize("name", ["nvidia_smi", "npu_smi", "rocm_smi", "amd_smi"])
+def test_a_moment_that_is_none_dates_nothing(name: str) -> None:
+    """A day that no calendar has, and one that the zone moves out of all calendars."""
+    parser = make_parser(name, Context())
+    for line, text in enumerate(("2026-02-31 10:00:00", "0001-01-01T00:00:00+05:00"), start=1):
+        assert list(parser.feed(text, line)) == []
+    assert list(parser.flush()) == []
 
 
 def test_a_line_of_date_and_time_dates_what_follows() -> None:
