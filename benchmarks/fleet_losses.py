@@ -1,9 +1,11 @@
 """What the runs of a large fleet's year came to, as COPY's text: each interruption, each run's day by bucket.
 
 The nodes are full of jobs of 64 on average; they fail as nodes do, so that a year has 17,000 interruptions. The ledgers
-of so many runs would take hours to make, and the reads that are measured ask these two tables alone.
+of so many runs would take hours to make, and the reads that are measured ask these tables alone.
 """
 
+from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 
 import numpy as np
@@ -29,7 +31,7 @@ _DAY_MS, _GPUS = 86_400_000, 8
 
 def loss_rows(size: Size) -> list[tuple[str, bytes]]:
     """The tables with their rows."""
-    return [("interruptions", _interruptions(size)), ("run_days", _run_days(size))]
+    return [("interruptions", _interruptions(size)), *_days(size)]
 
 
 def _runs(size: Size) -> int:
@@ -58,15 +60,21 @@ def _interruptions(size: Size) -> bytes:
     return "".join(f"{row}\n" for row in rows).encode()
 
 
-def _run_days(size: Size) -> bytes:
-    """Each run lasts ten days; as many at once as fill the nodes."""
-    rows, at_once = [], max(1, size.nodes // _RUN_NODES)
+def _days(size: Size) -> Iterator[tuple[str, bytes]]:
+    """Each run lasts ten days; as many at once as fill the nodes. The days of the cluster are the sums of theirs."""
+    rows, runs_of, at_once = [], Counter[str](), max(1, size.nodes // _RUN_NODES)
+    amounts = [(bucket, round(share * _DAY_MS)) for bucket, share in zip(_BUCKETS, _SHARES, strict=True)]
+    held = _RUN_NODES * _GPUS
     for number in range(_runs(size)):
         first = number // at_once * _RUN_DAYS
         for day in range(first, min(first + _RUN_DAYS, size.days)):
             midnight = stamp(micros(size.day(size.days - 1) + timedelta(days=day)))
-            for bucket, share in zip(_BUCKETS, _SHARES, strict=True):
-                wall_ms = round(share * _DAY_MS)
-                gpu_ms = wall_ms * _RUN_NODES * _GPUS
-                rows.append(f"past-{number:05d}\t{midnight}\t{bucket}\t{wall_ms}\t{gpu_ms}\n")
-    return "".join(rows).encode()
+            runs_of[midnight] += 1
+            rows += [f"past-{number:05d}\t{midnight}\t{bucket}\t{ms}\t{ms * held}\n" for bucket, ms in amounts]
+    yield "run_days", "".join(rows).encode()
+    sums = [
+        f"{day}\t{bucket}\t{runs * ms}\t{runs * ms * held}\t0\n"
+        for day, runs in runs_of.items()
+        for bucket, ms in amounts
+    ]
+    yield "cluster_days", "".join(sums).encode()

@@ -155,7 +155,7 @@ def _filled(folder: Path, size: Size) -> Iterator[tuple[str, int, Path]]:
         else:
             done_at = datetime.fromtimestamp(done.stat().st_mtime, UTC)
             with psycopg.connect(server.dsn("month"), autocommit=True) as connection:
-                connection.execute("TRUNCATE ledgers, folded_logs, log_news, interruptions, run_days")
+                connection.execute("TRUNCATE ledgers, folded_logs, log_news, interruptions, run_days, cluster_days")
                 # What the last time appended: the same line numbers again would be a log that was written anew.
                 connection.execute("DELETE FROM events WHERE source = 'training' AND received > %s", (done_at,))
         yield url, int((folder / "data/postmaster.pid").read_text().split()[0]), server.bin / "psql"

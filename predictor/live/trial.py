@@ -38,7 +38,7 @@ from store.database.connections import writing
 from store.models.registry import StoredModel, challengers, give_role, save_checks, serving_model
 from store.models.scorings import Scoring, drop_scorings, newest_moment, read_scorings, save_scoring
 from store.runs.losses import OF_THE_NODE
-from store.tables import schema
+from store.tables import run_tables
 
 BY = "trial"
 # An outage may be told of late: what ended so recently is not taken for an answer yet.
@@ -204,7 +204,7 @@ def _use(court: _TrialCase, judged: Judged) -> dict[str, Any]:
 
 def _losses(court: _TrialCase, judged: Judged) -> NodeLosses:
     """What runs lost by faults of nodes from the first judged moment on, as far as their GPUs are known."""
-    table, index = schema.interruptions.c, court.population.fleet.index
+    table, index = run_tables.interruptions.c, court.population.fleet.index
     query = sa.select(table.node, table.time, table.lost_gpu_ms).where(
         table.time > from_ms(int(judged.time_ms.min())), table.time <= court.now, table.cause.in_(OF_THE_NODE)
     )

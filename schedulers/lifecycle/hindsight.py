@@ -27,7 +27,7 @@ from store.records.hint import Hint
 from store.records.outage import Outage
 from store.runs.jobs import jobs_between
 from store.runs.losses import Loss
-from store.tables import hint_tables, schema
+from store.tables import hint_tables, run_tables, schema
 from store.tables.bulk_rows import is_one_of
 
 HORIZON = timedelta(hours=24)
@@ -293,7 +293,7 @@ def _outages(
 def _losses(
     connection: sa.Connection, nodes: Sequence[str], since: datetime, until: datetime
 ) -> Mapping[str, list[Loss]]:
-    table, found = schema.interruptions, defaultdict[str, list[Loss]](list)
+    table, found = run_tables.interruptions, defaultdict[str, list[Loss]](list)
     query = sa.select(table).where(
         table.c.time >= since, table.c.time <= until, is_one_of(connection, table.c.node, nodes)
     )

@@ -74,7 +74,7 @@ def open_database(url: str, create: bool = True) -> sa.Engine:
         DatabaseError: the URL is malformed or names a database that is not supported, or without `create` no file.
     """
     # Whoever opens a database knows every table: `hint_tables.metadata` holds them from here on.
-    from store.tables import topology_tables, verdict_tables  # noqa: F401
+    from store.tables import run_tables, topology_tables, verdict_tables  # noqa: F401
 
     try:
         parsed = sa.make_url(url)

@@ -17,7 +17,7 @@ from store.database.audit_chain import verify_chain
 from store.database.connections import writing
 from store.database.coordination import lapsed
 from store.database.partitions import DIVIDED, ensure_days
-from store.tables import hint_tables, schema, topology_tables, verdict_tables  # noqa: F401  # all that metadata knows
+from store.tables import hint_tables, run_tables, schema, topology_tables, verdict_tables  # noqa: F401  # all that metadata knows
 from store.tables.bulk_rows import insert_rows
 
 # Leases are of servers that run on the source.

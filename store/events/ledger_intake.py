@@ -16,11 +16,11 @@ import zstandard
 
 from store.records.event import Event
 from store.records.event_sources import NO_FAULT, WORK
-from store.tables import schema
+from store.tables import run_tables
 
 # Of more lines than these in one append it is cheaper to read the log.
 MOST_LINES = 20_000
-_TABLE = schema.log_news
+_TABLE = run_tables.log_news
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _LEVEL = 1

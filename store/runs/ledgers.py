@@ -12,10 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from store.runs.losses import Loss, RunDay, write_losses
-from store.tables import schema
+from store.tables import run_tables, schema
 from store.tables.bulk_rows import is_one_of, upsert
 
-_TABLE, _EVENTS = schema.ledgers, schema.events
+_TABLE, _EVENTS = run_tables.ledgers, schema.events
 
 
 @dataclass(frozen=True, slots=True)

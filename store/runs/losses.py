@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from store.records.job import LossKey as LossKey
-from store.tables import schema
-from store.tables.bulk_rows import is_one_of
+from store.tables import run_tables, schema
+from store.tables.bulk_rows import insert_into, is_one_of, upsert
 
-_LOST, _DAYS = schema.interruptions, schema.run_days
+_LOST, _DAYS, _SUMMED = run_tables.interruptions, run_tables.run_days, run_tables.cluster_days
 
 # What tells the groups of each kind apart.
 KEY_COLUMNS: Mapping[LossKey, tuple[str, ...]] = {
@@ -94,23 +94,50 @@ class LossGroup:
 
 
 def write_losses(connection: sa.Connection, told: Mapping[str, tuple[Sequence[Loss], Sequence[RunDay]]]) -> None:
-    """Put some runs' rows in the place of those before."""
+    """Put some runs' rows in the place of those before.
+
+    Whoever does so has written the runs' ledgers in the same transaction: nobody else writes their rows meanwhile.
+    """
     runs = sorted(told)
     for i in range(0, len(runs), _BATCH):
         connection.execute(sa.delete(_LOST).where(_LOST.c.run.in_(runs[i : i + _BATCH])))
-        connection.execute(sa.delete(_DAYS).where(_DAYS.c.run.in_(runs[i : i + _BATCH])))
-    _insert(connection, _LOST, [_row(loss) for run in runs for loss in told[run][0]])
-    _insert(connection, _DAYS, [{"run": run, **_row(day)} for run in runs for day in told[run][1]])
-
-
-def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-    for i in range(0, len(rows), _BATCH):
-        connection.execute(sa.insert(table), rows[i : i + _BATCH])
+    lost = [_row(loss) for run in runs for loss in told[run][0]]
+    for i in range(0, len(lost), _BATCH):
+        connection.execute(sa.insert(_LOST), lost[i : i + _BATCH])
+    _write_days(connection, runs, {(run, day.day, day.bucket): day for run in runs for day in told[run][1]})
 
 
 def _row(record: Loss | RunDay) -> dict[str, Any]:
     """The fields of a record: `asdict` would copy each value."""
     return {name: getattr(record, name) for name in record.__slots__}
+
+
+def _write_days(
+    connection: sa.Connection, runs: Sequence[str], after: Mapping[tuple[str, datetime, str], RunDay]
+) -> None:
+    """Write what changed of the days of some runs, and add the change to the cluster's days."""
+    query = sa.select(_DAYS).where(is_one_of(connection, _DAYS.c.run, runs))
+    before = {(row.run, row.day, row.bucket): RunDay(*row[1:]) for row in connection.execute(query)}
+    changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
+    upsert(connection, _DAYS, [{"run": key[0], **_row(after[key])} for key in changed if key in after])
+    if gone := [{"run_": key[0], "day_": key[1], "bucket_": key[2]} for key in changed if key not in after]:
+        keys = (_DAYS.c[name] == sa.bindparam(f"{name}_") for name in ("run", "day", "bucket"))
+        connection.execute(sa.delete(_DAYS).where(*keys), gone)
+    sums: dict[tuple[datetime, str], dict[str, int]] = {}
+    for key in changed:
+        place = sums.setdefault(key[1:], dict.fromkeys(("wall_ms", "gpu_ms", "unmeasured_ms"), 0))
+        for sign, day in ((-1, before.get(key)), (1, after.get(key))):
+            if day is not None:
+                place["wall_ms"] += sign * day.wall_ms
+                place["gpu_ms"] += sign * (day.gpu_ms or 0)
+                place["unmeasured_ms"] += sign * day.wall_ms if day.gpu_ms is None else 0
+    if sums:
+        statement = insert_into(connection, _SUMMED)
+        added = {name: _SUMMED.c[name] + statement.excluded[name] for name in ("wall_ms", "gpu_ms", "unmeasured_ms")}
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=["day", "bucket"], set_=added),
+            [{"day": day, "bucket": bucket, **figures} for (day, bucket), figures in sorted(sums.items())],
+        )
 
 
 def grouped(losses: Iterable[Loss], by: LossKey) -> list[LossGroup]:
@@ -197,24 +224,11 @@ def _within(since: datetime | None, until: datetime | None) -> list[sa.ColumnEle
     ]
 
 
-def day_sums(
-    connection: sa.Connection, since: datetime, until: datetime, run: str | None = None
-) -> list[tuple[datetime, str, int, int, int]]:
+def day_sums(connection: sa.Connection, since: datetime, until: datetime) -> list[tuple[datetime, str, int, int, int]]:
     """Of each day in [since, until) and bucket: wall ms, GPU ms, and the wall ms of runs whose GPUs are not known."""
-    unknown = sa.func.sum(_DAYS.c.wall_ms).filter(_DAYS.c.gpu_ms.is_(None))
-    query = (
-        sa.select(
-            _DAYS.c.day,
-            _DAYS.c.bucket,
-            sa.func.sum(_DAYS.c.wall_ms),
-            sa.func.coalesce(sa.func.sum(_DAYS.c.gpu_ms), 0),
-            sa.func.coalesce(unknown, 0),
-        )
-        .where(_DAYS.c.day >= since, _DAYS.c.day < until, *([] if run is None else [_DAYS.c.run == run]))
-        .group_by(_DAYS.c.day, _DAYS.c.bucket)
-        .order_by(_DAYS.c.day, _DAYS.c.bucket)
-    )
-    return [(day, bucket, int(wall), int(gpu), int(none)) for day, bucket, wall, gpu, none in connection.execute(query)]
+    held = sa.or_(_SUMMED.c.wall_ms != 0, _SUMMED.c.gpu_ms != 0)
+    query = sa.select(_SUMMED).where(_SUMMED.c.day >= since, _SUMMED.c.day < until, held)
+    return [tuple(row) for row in connection.execute(query.order_by(_SUMMED.c.day, _SUMMED.c.bucket))]
 
 
 def productive_gpu_ms(

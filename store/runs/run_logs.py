@@ -16,10 +16,10 @@ import psycopg
 import sqlalchemy as sa
 import zstandard
 
-from store.tables import schema
+from store.tables import run_tables, schema
 from store.tables.bulk_rows import insert_into, sqlalchemy_error
 
-_TABLE = schema.folded_logs
+_TABLE = run_tables.folded_logs
 _LEVEL = 3
 _BATCH = 2_000
 

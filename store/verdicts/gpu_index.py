@@ -15,7 +15,7 @@ import msgspec
 import sqlalchemy as sa
 
 from store.records.event import Device
-from store.tables import schema
+from store.tables import run_tables, schema
 from store.tables.bulk_rows import is_one_of
 from store.tables.pages import document_of, moment_of
 from store.tables.verdict_tables import verdicts
@@ -73,7 +73,7 @@ def _named_culprit(stop: Mapping[str, Any], told: Mapping[tuple[str, str | None]
 
 def _told_by_incidents(connection: sa.Connection, run: str) -> dict[tuple[str, str | None], Told]:
     """The same of the lines in the incidents that a run's interruptions are put down to."""
-    stops, incidents = schema.interruptions, schema.incidents
+    stops, incidents = run_tables.interruptions, schema.incidents
     query = sa.select(incidents.c.node, incidents.c.start, incidents.c.heads).where(
         stops.c.run == run, stops.c.incident == incidents.c.id, incidents.c.heads.is_not(None)
     )

@@ -18,7 +18,7 @@ from store.events.append import append_jobs, append_outages
 from store.events.ledger_intake import read_late
 from store.records.job import Job
 from store.records.outage import Outage
-from store.tables import schema
+from store.tables import run_tables, schema
 from wire.goodput import LedgerJson, RunJson
 from wire.message import Page
 
@@ -188,7 +188,7 @@ def test_a_late_fault_of_a_long_log_outlives_a_server_that_stops(
     turns.turn(always)
     with writing(engine).begin() as connection:
         append_outages(connection, [Outage("n1", NOW - HOUR, None, "DOWN", "", None, False, "host")], NOW)
-        connection.execute(sa.delete(schema.folded_logs))
+        connection.execute(sa.delete(run_tables.folded_logs))
     monkeypatch.setattr(ledgers, "LONG_LINES", -1)
     monkeypatch.setattr(ledgers, "store_in_subprocess", lambda *_: None)
     asked = iter([True, False])

@@ -224,7 +224,7 @@ def test_events_are_read_by_an_index_of_the_days_asked_for(
         ("audit?hint=h00000003", "audit", {"ix_audit_subject_seq"}),
         ("audit", "audit", {"pk_audit"}),
         (f"goodput/causes?by=node&{since(days=2)}", "interruptions", {"ix_interruptions_time"}),
-        (f"goodput/cluster?{since(days=2)}", "run_days", {"ix_run_days_day"}),
+        (f"goodput/cluster?{since(days=2)}", "cluster_days", {"pk_cluster_days"}),
     ],
 )
 def test_other_tables_are_read_by_the_index_that_is_for_it(

@@ -19,7 +19,7 @@ from store.models.registry import StoredModel, list_models, save_model
 from store.models.scorings import Scoring, newest_moment, read_scorings, save_scoring
 from store.records.hint import Hint
 from store.records.outage import Outage
-from store.tables import schema
+from store.tables import run_tables
 
 NODES = [f"n{i:02}" for i in range(60)]
 DAYS = 30
@@ -176,7 +176,7 @@ def test_what_runs_lost_on_listed_nodes_is_counted(court: sa.Engine) -> None:
         rows = [row | {"number": i, "time": day(20.3), "cause": c} for i, c in enumerate(("hardware", "application"))]
         rows.append(row | {"number": 2, "time": day(20.3), "cause": "hardware", "node": "n08"})
         rows.append(row | {"number": 3, "time": day(20.3), "cause": "hardware", "lost_gpu_ms": None})
-        connection.execute(schema.interruptions.insert(), rows)
+        connection.execute(run_tables.interruptions.insert(), rows)
     judge(court, day(DAYS + 2))
     one = checks(court, "old")["lists"][0]
     assert one["lost_gpu_h"] == pytest.approx(100 / one["lists"])

@@ -178,6 +178,7 @@ def test_secrets_and_book_keeping_stay_inside(engine: sa.Engine, tmp_path: Path)
         "ledgers",
         "interruptions",
         "run_days",
+        "cluster_days",
         "packed_days",
         "check_records",
         "run_stops",

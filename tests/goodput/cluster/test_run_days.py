@@ -1,7 +1,10 @@
 """A ledger cut into days: nothing is lost at midnight."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
+from random import Random
 
+import sqlalchemy as sa
 from hand_made_run import START, attempt, iteration, ledger
 from hypothesis import given
 from hypothesis import strategies as some
@@ -9,6 +12,9 @@ from hypothesis import strategies as some
 from goodput.cluster.losses import days_of
 from goodput.ledger import Ledger
 from goodput.timeline import BUCKETS, DAY_MS, Bucket, Segment, merged, to_ms
+from store.database.connections import migrate, writing
+from store.runs.losses import RunDay, day_sums, write_losses
+from store.tables import run_tables
 
 EMPTY = ledger([attempt(0, 1)], [])
 
@@ -66,3 +72,55 @@ def test_without_known_gpus_there_is_no_gpu_time_and_without_dates_no_day() -> N
     made = ledger([attempt(0, 30)], [iteration(10, 1), iteration(20, 2)])
     assert {day.gpu_ms for day in days_of(replace(made, held=None))} == {None}
     assert days_of(replace(made, dated=False)) == []
+
+
+def by_hand(connection: sa.Connection) -> list[tuple[datetime, str, int, int, int]]:
+    """The sums of the runs' days, by counting every row of them."""
+    sums: dict[tuple[datetime, str], list[int]] = {}
+    for row in connection.execute(sa.select(run_tables.run_days)):
+        place = sums.setdefault((row.day, row.bucket), [0, 0, 0])
+        place[0] += row.wall_ms
+        place[1] += row.gpu_ms or 0
+        place[2] += row.wall_ms if row.gpu_ms is None else 0
+    return [(day, bucket, *figures) for (day, bucket), figures in sorted(sums.items())]  # type: ignore[misc]
+
+
+def test_the_cluster_s_days_are_the_sums_of_the_runs_days_whatever_is_written_again(any_engine: sa.Engine) -> None:
+    """Runs that grow, shrink, lose a bucket or their GPUs, and one that goes; on either database."""
+    random = Random(20)
+    gpu_ms = [None, *range(1, 99)]
+
+    def some_days() -> list[RunDay]:
+        return [
+            RunDay(START + timedelta(days=day), bucket, random.randint(1, 9), random.choice(gpu_ms))
+            for day in range(random.randint(0, 3))
+            for bucket in random.sample(["productive", "waiting", "startup"], 2)
+        ]
+
+    wanted = 0
+    for _ in range(40):
+        told = {run: ([], some_days()) for run in random.sample("abcd", random.randint(1, 3))}
+        with writing(any_engine).begin() as connection:
+            write_losses(connection, told)
+            sums = day_sums(connection, START - timedelta(days=9), START + timedelta(days=9))
+            assert sums == by_hand(connection)
+            for run, (_losses, days) in told.items():
+                query = sa.select(run_tables.run_days).where(run_tables.run_days.c.run == run)
+                assert {RunDay(*row[1:]) for row in connection.execute(query)} == set(days)
+        wanted += len(sums)
+    assert wanted > 100
+    with writing(any_engine).begin() as connection:
+        write_losses(connection, {run: ([], []) for run in "abcd"})
+        assert day_sums(connection, START - timedelta(days=9), START + timedelta(days=9)) == []
+
+
+def test_days_that_a_database_of_before_holds_are_summed_up_by_its_migration(any_engine: sa.Engine) -> None:
+    """As when a server of the release before wrote them."""
+    days = [RunDay(START, "productive", 7, gpus) for gpus in (None, 56)]
+    with writing(any_engine).begin() as connection:
+        write_losses(connection, {run: ([], [day]) for run, day in zip("ab", days, strict=True)})
+        connection.execute(sa.text("DROP TABLE cluster_days"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0011'"))
+    migrate(any_engine)
+    with any_engine.connect() as connection:
+        assert day_sums(connection, START, START + timedelta(days=1)) == [(START, "productive", 14, 56, 7)]

@@ -21,7 +21,7 @@ from store.records.event import Attribute, Device, Event, format_time
 from store.records.job import Job
 from store.records.outage import Outage
 from store.runs.ledgers import StoredLedger, ledger_page, read_ledger
-from store.tables import schema
+from store.tables import run_tables, schema
 
 LATER = START + timedelta(days=30)
 
@@ -267,7 +267,7 @@ def test_lines_that_were_never_news_are_found_by_their_number(any_engine: sa.Eng
     fresh(any_engine)
     put(any_engine, lines[20:])
     with writing(any_engine).begin() as connection:
-        connection.execute(sa.delete(schema.log_news))
+        connection.execute(sa.delete(run_tables.log_news))
     with any_engine.connect() as connection:
         assert stale_runs(connection, LATER, whole=False).runs == {}
     fresh(any_engine)
