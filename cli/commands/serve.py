@@ -181,6 +181,7 @@ def _serve_one(start: _Start, engine: sa.Engine, place: Member | tuple[str, int]
         log_config=None,  # as every command logs
         timeout_graceful_shutdown=_SHUTDOWN_S,
         timeout_keep_alive=_KEEP_ALIVE_S,
+        proxy_headers=False,  # who calls is the connection, whatever a client says of itself
         limit_concurrency=_most_connections(),
         backlog=_BACKLOG,
         server_header=False,

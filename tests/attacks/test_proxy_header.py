@@ -1,4 +1,4 @@
-"""A header names a person only where the site's proxy set it: from elsewhere it is ignored, on the real dashboard."""
+"""A header names a person only where the site's proxy set it, and no caller's address: on the real programs."""
 
 import hashlib
 import threading
@@ -6,10 +6,13 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 import sqlalchemy as sa
 import uvicorn
+from real.foreshock import serve
 from real.patience import patience
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -117,3 +120,22 @@ def test_whose_word_counts() -> None:
         assert proxied(way, address, named) is None, address
     for name in ("", "vera\r\nForeshock-Groups: root", "vëra", "x" * 9000):
         assert proxied(way, "10.1.2.3", named | {way.person_header: [name], way.groups_header: []}) is None, name
+
+
+def test_who_guesses_tokens_cannot_change_its_address_by_a_header(tmp_path: Path) -> None:
+    """As through a TLS proxy of the same machine, which passes on what a client says of itself."""
+    config = tmp_path / "foreshock.yaml"
+    secret = hashlib.sha256(b"a secret").hexdigest()
+    token = f"tokens: [{{name: a, sha256: {secret}, scopes: [read]}}]"
+    config.write_text(f"{token}\nlimits: {{requests_per_s: 0.001, burst_s: 2000}}\n")
+    with serve(f"sqlite:///{tmp_path}/x.db", tmp_path, "--config", str(config)) as server:
+
+        def guess(number: int) -> int:
+            named = {"X-Forwarded-For": f"198.51.100.{number}", "Authorization": f"Bearer guess-{number}"}
+            request = Request(f"{server.url}/api/v1/nodes", headers={**named, "X-Forwarded-Proto": "https"})  # noqa: S310
+            with pytest.raises(HTTPError) as told:
+                urlopen(request, timeout=patience(30))  # noqa: S310  # our own loopback
+            told.value.close()
+            return told.value.code
+
+        assert [guess(number) for number in range(3)] == [401, 401, 429]
