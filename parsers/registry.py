@@ -80,6 +80,7 @@ _NAMES = (
     "scontrol",
     "nhc",
     "rasdaemon",
+    "ipmi_sel",
     "hostengine",
     "training",
     "fabricmanager",

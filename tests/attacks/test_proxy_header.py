@@ -132,9 +132,9 @@ def test_who_guesses_tokens_cannot_change_its_address_by_a_header(tmp_path: Path
 
         def guess(number: int) -> int:
             named = {"X-Forwarded-For": f"198.51.100.{number}", "Authorization": f"Bearer guess-{number}"}
-            request = Request(f"{server.url}/api/v1/nodes", headers={**named, "X-Forwarded-Proto": "https"})  # noqa: S310
+            request = Request(f"{server.url}/api/v1/nodes", headers={**named, "X-Forwarded-Proto": "https"})
             with pytest.raises(HTTPError) as told:
-                urlopen(request, timeout=patience(30))  # noqa: S310  # our own loopback
+                urlopen(request, timeout=patience(30))  # our own loopback
             told.value.close()
             return told.value.code
 

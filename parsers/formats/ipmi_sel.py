@@ -1,0 +1,319 @@
+"""The event log of a management controller: `ipmitool sel list` and `elist` (also with -c), FreeIPMI's `ipmi-sel`.
+
+      1a | 03/01/25 | 04:05:06 UTC | Power Supply #0x51 | Power Supply AC lost | Asserted
+    12 | Mar-01-2025 | 04:05:06 | Sensor #81 | Power Supply | Assertion Event | Power Supply input lost (AC/DC)
+    -> {"kind": "power_supply", "severity": "error", "attributes": {"sensor": "#0x51", "record": "1a"}, ...}
+
+The log outlives a crash of the host, and names what the kernel had no time to say. All of it is printed each time, old
+entries too. A state that is over ("Deasserted", "Fully Redundant") is told where its begin is; of what happened once
+only that it did. `ipmi-sel` says which of both an entry is with -v alone: without it an end reads as a begin.
+ipmitool writes the date in its locale, of which month/day/year, and year-month-day are read, and day/month/year where
+no month has that number. An entry from before the controller knew the time ("Pre-Init", "PostInit", a kernel's panic)
+has that of the one before it (`time_assumed`); the first of a log has none, and is a warning at most. A zone whose
+letters mean several is the context's. Lines may bear the name of their node as `pdsh` writes it.
+Sources: IPMI 2.0 section 42.2; the words are those of ipmitool 1.8.19 and FreeIPMI 1.6.10.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+from parsers.reports.tool_reading import MOST_OPEN
+from parsers.text.json_fields import attributes
+from parsers.text.parser import Context, Format
+from parsers.text.stamp import MONTHS
+from store.records.event import Device, Event
+from store.records.fault_catalog import with_kind_meaning
+
+_NODE = re.compile(r"(?P<node>[A-Za-z0-9][\w.-]{0,252}): +(?=[0-9a-fA-F]{1,5} *[|,])", re.ASCII)
+_RECORD = re.compile(r"\s{0,4}(?P<record>[0-9a-fA-F]{1,5}) *(?=[|,])", re.ASCII)
+_SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{2}|\d{4})", re.ASCII)
+_NAMED = re.compile(r"([A-Z][a-z]{2})-(\d{1,2})-(\d{4})", re.ASCII)
+_WHOLE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_CLOCK = re.compile(
+    r"(\d{1,2}):(\d\d):(\d\d)(?: (?P<half>[AP]M))?(?: (?P<zone>[A-Z]{1,5}|[+-]\d\d(?:\d\d)?))?", re.ASCII
+)
+_PANIC = "Linux kernel panic: "
+_DIRECTIONS = {"Asserted": True, "Deasserted": False, "Assertion Event": True, "Deassertion Event": False}
+_STATES = frozenset({"Nominal", "Warning", "Critical", "N/A"})
+_DIMM = re.compile(r"CPU \d{1,2} DIMM \d{1,2}|\((?P<name>[\w-]{1,40})\)", re.ASCII)
+_LONGEST, _MOST_FIELDS = 200, 32
+# Hours east of Greenwich of zones whose letters mean one thing. CST, IST and BST mean several.
+_ZONES: Mapping[str, int] = {
+    name: hours
+    for hours, names in {
+        -10: "HST",
+        -9: "AKST",
+        -8: "PST",
+        -7: "PDT MST",
+        -6: "MDT",
+        -5: "CDT EST",
+        -4: "EDT",
+        0: "UTC GMT WET",
+        1: "CET WEST",
+        2: "CEST EET",
+        3: "EEST MSK",
+        8: "HKT SGT",
+        9: "JST KST",
+        10: "AEST",
+        11: "AEDT",
+    }.items()
+    for name in names.split()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What an entry is: its kind and variant while it lasts (None: no event), and the variant of its end (likewise)."""
+
+    kind: str
+    variant: str | None = ""
+    over: str | None = None
+    device: str | None = None
+
+
+def _health(grave: bool = False) -> _Meaning:
+    return _Meaning("health_event", "grave" if grave else "")
+
+
+_REDUNDANCY = r"redundancy (?:lost|degraded)|non-redundant"
+_WELL = r"fully redundant|transition to ok"
+_WORSE = r"transition to (?:critical|non-recoverable)"
+_SUPPLY, _FAN = ("power supply", "power unit"), ("fan", "cooling device")
+_SLOT = ("slot / connector", "slot/connector", "cable / interconnect", "cable/interconnect")
+# By the sensor's type, as both programs write it, and the entry's words: the first that fits.
+_MEANINGS: tuple[tuple[tuple[str, ...], str, _Meaning], ...] = (
+    (("power unit",), r"power (?:off|cycle)|240va|interlock", _Meaning("node_power", "off", "on")),
+    (_SUPPLY, r"failure detected|soft-power control", _Meaning("power_supply", "failed", "over")),
+    (_SUPPLY, r"(?:ac|input) lost|out-of-range", _Meaning("power_supply", "input", "over")),
+    (_SUPPLY, rf"predictive failure|config|{_REDUNDANCY}|{_WORSE}", _Meaning("power_supply", "", "over")),
+    (_SUPPLY, _WELL, _Meaning("power_supply", "over")),
+    (_SUPPLY, "presence detected", _Meaning("power_supply", None, "")),
+    (_FAN, rf"lower .{{0,40}}going high|{_WELL}", _Meaning("node_fan", "over")),
+    (
+        _FAN,
+        rf"lower (?:critical|non-recoverable)|failure detected|fault|{_WORSE}",
+        _Meaning("node_fan", "failed", "over"),
+    ),
+    (_FAN, rf"lower non-critical|predictive failure|{_REDUNDANCY}|absent", _Meaning("node_fan", "", "over")),
+    (("temperature",), rf"upper .{{0,40}}going low|{_WELL}", _Meaning("node_hot", "over")),
+    (("temperature",), rf"upper (?:critical|non-recoverable)|{_WORSE}", _Meaning("node_hot", "critical", "over")),
+    (
+        ("temperature",),
+        r"upper non-critical|limit exceeded|transition to non-critical",
+        _Meaning("node_hot", "", "over"),
+    ),
+    (("processor", "chip set"), r"thermal trip", _Meaning("thermal_shutdown", device="cpu")),
+    (("processor",), r"(?<!un)correctable machine check", _Meaning("mce", "corrected", device="cpu")),
+    (("processor",), r"machine check", _Meaning("mce", "uncorrected", device="cpu")),
+    (("processor",), r"\b(?:cat|i)_?err\b|frb|uncorrectable cpu", _Meaning("mce", "fatal", device="cpu")),
+    (("processor",), r"throttled", _Meaning("cpu_throttled", "", "normal", "cpu")),
+    (("processor",), r"configuration error|disabled", _health(grave=True)),
+    (("memory",), r"uncorrectable (?:ecc|memory)|parity", _Meaning("edac", "ue", device="dimm")),
+    (("memory",), r"correctable (?:ecc|memory)", _Meaning("edac", "ce", device="dimm")),
+    (("memory",), r"overtemperature", _Meaning("node_hot", "critical", "over")),
+    (("memory",), r"disabled|scrub failed|configuration error", _health(grave=True)),
+    (("critical interrupt",), r"bus fatal", _Meaning("pcie_aer", "fatal")),
+    (("critical interrupt",), r"bus uncorrectable|pci [sp]err", _Meaning("pcie_aer", "nonfatal")),
+    (("critical interrupt",), r"bus correctable", _Meaning("pcie_aer", "correctable")),
+    (("critical interrupt",), r"bus degraded", _Meaning("pcie_degraded")),
+    (("critical interrupt",), r"fatal nmi|bus timeout|channel check", _health(grave=True)),
+    (("drive slot / bay", "drive slot"), r"fault|failed array|rebuild aborted", _health(grave=True)),
+    (("drive slot / bay", "drive slot"), r"predictive failure|critical array", _health()),
+    (_SLOT, r"fault status|config", _health()),
+    (("add-in card", "add in card"), r"absent", _health(grave=True)),
+    (("watchdog2", "watchdog 2"), r"hard reset|power (?:down|cycle)", _health(grave=True)),
+    (("watchdog1", "watchdog 1"), r"reset|power (?:down|cycle)|shut down", _health(grave=True)),
+    (
+        ("system firmwares", "system firmware progress"),
+        r"no (?:usable )?system memory|unrecoverable|corruption|mismatch|(?:firmware|unknown) (?:error|hang)",
+        _health(grave=True),
+    ),
+    (
+        ("management subsys health", "management subsystem health"),
+        r"degraded|off-?line|unavailable|failure",
+        _Meaning("bmc_error"),
+    ),
+    (("event logging disabled",), r"\b(?:log|sel) full", _health()),
+    (("os critical stop", "os stop/shutdown"), r"critical stop", _Meaning("kernel_panic")),
+    (("voltage", "current"), rf"(?:lower|upper) (?:critical|non-recoverable)|{_WORSE}", _health(grave=True)),
+    (("voltage", "current"), r"(?:lower|upper) non-critical", _health()),
+    (("battery",), r"\blow\b|failed", _health()),
+)
+_RULES = tuple((types, re.compile(words, re.IGNORECASE), meaning) for types, words, meaning in _MEANINGS)
+_TYPES = sorted({one for types, _words, _meaning in _MEANINGS for one in types}, key=len, reverse=True)
+_LEAK = re.compile(r"leak", re.IGNORECASE)
+# Words of a state that say by themselves that it is over.
+_ENDED = re.compile(r"(?:^| )deasserted$|^limit not exceeded$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One line taken apart: `type` and `sensor` as written, what happened, whether it began or ended."""
+
+    record: str
+    date: str
+    clock: str
+    type: str
+    sensor: str
+    words: str
+    begins: bool
+    reading: str = ""
+
+
+class IpmiSelParser:
+    """Decodes entries of one node's log or, of lines that name their nodes, of several. Holds each one's last time."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._last: dict[str | None, datetime] = {}
+
+    def feed(self, text: str, line: int) -> Iterable[Event]:
+        """The event of one entry; none of a heading, and of what is no fault."""
+        node = self._context.node
+        if prefix := _NODE.match(text):
+            node, text = prefix["node"], text[prefix.end() :]
+        found = _RECORD.match(text)
+        entry = _entry(text[found.end() :], found["record"]) if found else None
+        if entry is None:
+            return []
+        if moment := self._moment(entry):
+            self._last.pop(node, None)
+            self._last[node] = moment
+            if len(self._last) > MOST_OPEN:
+                del self._last[next(iter(self._last))]
+        if (meaning := _meaning(entry)) is None:
+            return []
+        event = _event(entry, meaning)
+        return [] if event is None else [replace(self._dated(event, entry, node), node=node, line=line)]
+
+    def flush(self) -> Iterable[Event]:
+        """Nothing is held back."""
+        return []
+
+    def _dated(self, event: Event, entry: _Entry, node: str | None) -> Event:
+        """With its time or, where the controller knew none, that of the entry before; of no time at all it warns."""
+        if (moment := self._moment(entry)) is not None:
+            return replace(event, time=moment)
+        if (before := self._last.get(node)) is not None:
+            return replace(event, time=before, attributes={**event.attributes, "time_assumed": True})
+        return replace(event, severity="warning", action="watch") if event.severity in ("error", "fatal") else event
+
+    def _moment(self, entry: _Entry) -> datetime | None:
+        clock = _CLOCK.fullmatch(entry.clock)
+        day = _day(entry.date)
+        if clock is None or day is None:
+            return None
+        hour = int(clock[1]) % 12 + 12 * (clock["half"] == "PM") if clock["half"] else int(clock[1])
+        try:
+            moment = datetime(*day, hour, int(clock[2]), int(clock[3]), tzinfo=_zone(clock["zone"], self._context.zone))
+            return moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
+
+
+def _day(text: str) -> tuple[int, int, int] | None:
+    """Year, month, day."""
+    if match := _SLASHED.fullmatch(text):
+        month, day, year = (int(part) for part in match.groups())
+        if month > 12:
+            month, day = day, month
+        return (year if len(match[3]) == 4 else 2000 + year), month, day
+    if match := _NAMED.fullmatch(text):
+        return int(match[3]), MONTHS.get(match[1].lower(), 0), int(match[2])
+    match = _WHOLE.fullmatch(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def _zone(text: str | None, own: tzinfo) -> tzinfo:
+    if text is None or (text[0] not in "+-" and text not in _ZONES):
+        return own
+    if text in _ZONES:
+        return timezone(timedelta(hours=_ZONES[text]))
+    minutes = int(text[1:3]) * 60 + int(text[3:5] or 0)
+    return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
+
+
+def _entry(rest: str, record: str) -> _Entry | None:
+    """The entry of what follows its number; None where the line has neither program's form."""
+    mark = "|" if rest.lstrip()[:1] == "|" else ","
+    fields = [field.strip()[:_LONGEST] for field in rest.split(mark, _MOST_FIELDS)[1:]]
+    if fields[-1].startswith(_PANIC):
+        return _Entry(record, "", "", "OS Critical Stop", "", f"critical stop: {fields[-1]}", begins=True)
+    place = next((at for at in range(len(fields) - 1, 3, -1) if fields[at] in ("Asserted", "Deasserted")), None)
+    if place is not None:  # ipmitool's
+        kind, sensor = _type_of(fields[2])
+        reading = ", ".join(fields[place + 1 :])
+        words = mark.join(fields[3:place])
+        return _Entry(record, fields[0], fields[1], kind, sensor, words, _DIRECTIONS[fields[place]], reading)
+    if len(fields) < 5 or not (_NAMED.fullmatch(fields[0]) or fields[0] == fields[1]):
+        return None
+    at, begins = 4, True  # FreeIPMI's: name, type, then columns that are asked for
+    while at < len(fields) - 1 and (fields[at] in _DIRECTIONS or fields[at] in _STATES):
+        begins = _DIRECTIONS.get(fields[at], begins)
+        at += 1
+    words, *details = f"{mark} ".join(fields[at:]).split(" ; ")
+    if fields[3] == "System Firmware Progress":
+        words, details = " ; ".join((words, *details)), []
+    return _Entry(record, fields[0], fields[1], fields[3], fields[2], words, begins, ", ".join(details))
+
+
+def _type_of(text: str) -> tuple[str, str]:
+    """The type of a sensor and its name, which ipmitool writes in one field."""
+    lower = text.lower()
+    known = next((one for one in _TYPES if lower.startswith(one)), None)
+    return (text, "") if known is None else (text[: len(known)], text[len(known) :].strip())
+
+
+def _meaning(entry: _Entry) -> _Meaning | None:
+    kind, said = entry.type.lower(), f"{entry.sensor} {entry.words}"
+    for types, words, meaning in _RULES:
+        if kind in types and words.search(said):
+            return meaning
+    return _Meaning("coolant_leak", "", "over") if _LEAK.search(f"{entry.type} {entry.sensor}") else None
+
+
+def _event(entry: _Entry, meaning: _Meaning) -> Event | None:
+    lasts = entry.begins and not _ENDED.search(entry.words)
+    variant = meaning.variant if lasts else meaning.over
+    if variant is None:
+        return None
+    dimm = _DIMM.search(f"{entry.words} {entry.reading}") if meaning.device == "dimm" else None
+    shown = [
+        " ".join(filter(None, (entry.type, entry.sensor))),
+        entry.words,
+        entry.reading,
+        "" if lasts else "it is over",
+    ]
+    said = attributes(
+        sensor=entry.sensor[:_LONGEST] or None,
+        record=entry.record.lower(),
+        reading=entry.reading[:_LONGEST] or None,
+        dimm=None if dimm is None else dimm["name"] or dimm[0],
+        severity=variant if meaning.kind in ("edac", "pcie_aer") else None,
+    )
+    message = ": ".join(filter(None, shown))[:500]
+    device = Device() if meaning.device is None else Device(meaning.device)
+    event = Event(None, None, "ipmi_sel", meaning.kind, device=device, message=message, attributes=said)
+    if meaning.kind != "health_event":
+        return with_kind_meaning(event, variant)
+    checked = {**said, "detector": "ipmi_sel", "check": entry.type[:_LONGEST]}
+    judged = with_kind_meaning(replace(event, attributes=checked))
+    return replace(judged, severity="error", action="run_diagnostics") if variant == "grave" else judged
+
+
+FORMAT = Format(
+    name="ipmi_sel",
+    description="Event log of a management controller (BMC): ipmitool sel list, elist; FreeIPMI's ipmi-sel",
+    sample="  1a | 03/01/25 | 04:05:06 UTC | Power Supply #0x51 | Power Supply AC lost | Asserted",
+    make=IpmiSelParser,
+    testimony="machine",
+    recognises=re.compile(
+        r"^(?:[\w.-]+: +)?\s*[0-9a-f]{1,4}(?: \| +(?:\d\d/\d\d/\d{2,4} \| \d\d:\d\d:\d\d|Pre-Init  \|\d)|"
+        r",\d\d/\d\d/\d{2,4},\d\d:\d\d:\d\d(?: [A-Z]{2,5})?,[A-Z].*,(?:Ass|Deass)erted)"
+        r"|^ID *[|,] ?Date *[|,] ?Time *[|,] ?Name *[|,] ?Type"
+        r"|^\d{1,5} *\| [A-Z][a-z]{2}-\d\d-\d{4} \| \d\d:\d\d:\d\d \| ",
+        re.ASCII,
+    ),
+)
