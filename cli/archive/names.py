@@ -3,7 +3,7 @@
 names = ArchiveNames(engine)
 taken = names.named(taken)          # before it is written
 
-`nodes.csv` is the first file of an archive: what it names is known when the others come.
+`nodes.csv` and the topology are the first files of an archive: what they name is known when the others come.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +13,12 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from cli.archive.parts import FileRecords
-from collectors.files.archive import PartRecords
+from collectors.files.archive import ArchivePart, PartRecords
 from store.database.known_nodes import known_names
 from store.nodes.known_names import KnownNames
-from store.records.event import RecordError
+from store.records.event import Event, RecordError
 from store.records.hostlist import check_node_name
+from store.records.node import Node
 from store.telemetry.telemetry_file import TelemetryFile
 
 T = TypeVar("T")
@@ -32,18 +33,49 @@ class ArchiveNames:
 
     def named(self, taken: FileRecords) -> FileRecords:
         """What was read of a file, each record of its node by the inventory's name."""
-        if taken.task.digest.part.name == "nodes":
+        part = taken.task.digest.part
+        if part.name in ("nodes", "topology"):
             self._names = None  # it is about to change
-            return _sifted(taken, check_node_name)
+            return _doubted(_sifted(taken, check_node_name), _named_twice(taken.records.nodes))
         if self._names is None:
             with self.engine.connect() as connection:
                 self._names = KnownNames(known_names(connection))
         if taken.telemetry is None:
-            return _sifted(taken, self._names.canonical)
+            found = _sifted(taken, self._names.canonical)
+            return _doubted(found, _of_others(part, found.records.events, self._names))
         try:
             return replace(taken, telemetry=_renamed(taken.telemetry, self._names))
         except RecordError as error:
             return replace(taken, telemetry=None, records=PartRecords(broken=str(error)))
+
+
+def _doubted(taken: FileRecords, doubt: str | None) -> FileRecords:
+    return taken if doubt is None else replace(taken, records=replace(taken.records, doubt=doubt))
+
+
+def _named_twice(nodes: Sequence[Node]) -> str | None:
+    """What to say where one host stands by its short name and by its FQDN."""
+    names = {node.node for node in nodes}
+    twice = [name for name in sorted(names) if "." in name and name.partition(".")[0] in names]
+    if not twice:
+        return None
+    more = f" (and {len(twice) - 1} more)" if len(twice) > 1 else ""
+    short = twice[0].partition(".")[0]
+    return f"{short} and {twice[0]}{more} count as two nodes: leave one of the two out, if they are one host"
+
+
+def _of_others(part: ArchivePart, events: Sequence[Event], names: KnownNames) -> str | None:
+    """What to say of a log that is named for a node of the inventory and speaks of another one alone."""
+    if part.name != "kernel" or not events:
+        return None
+    try:
+        own = names.canonical(part.stem())
+    except RecordError:
+        return None
+    others = {event.node for event in events}
+    if own not in names.known or own in others or len(others) > 1:
+        return None
+    return f"it is named for {own}, and its lines are of {events[0].node}: they count for {events[0].node}"
 
 
 def _sifted(taken: FileRecords, canonical: Callable[[str], str]) -> FileRecords:

@@ -143,6 +143,15 @@ def test_what_came_before_the_end_of_a_cut_file_is_kept(tmp_path: Path) -> None:
     assert "copy it anew" in records.broken
 
 
+def test_a_small_cut_file_keeps_what_came_before_the_end_too(tmp_path: Path) -> None:
+    """The log of a quiet node is shorter than what is looked at to tell text from a binary."""
+    whole = gzip.compress(KERNEL.format(node="n").encode() + b"2025-03-03T00:00:00+00:00 n kernel: x\n" * 9)
+    (tmp_path / "n.log.gz").write_bytes(whole[:-12])
+    records = read_part(part(tmp_path / "n.log.gz"), Context())
+    assert [event.code for event in records.events] == [79, 31]
+    assert records.broken is not None
+
+
 def test_an_unreadable_file_is_told_of(tmp_path: Path) -> None:
     """It went away between looking and reading."""
     (tmp_path / "n.log").write_text("x")
