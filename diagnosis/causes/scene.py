@@ -50,6 +50,19 @@ class Scene:
     incidents: tuple[Incident, ...] = ()
 
 
+# Slurm's words for jobs that it ended because a node went down, or did not come up.
+_OF_NODES = ("NODE_FAIL", "BOOT_FAIL")
+
+
+def failed_node(scene: Scene) -> str | None:
+    """The scheduler's word that it was a node by which the stopped job ended; None where it says no such thing."""
+    stop = scene.stop
+    if stop is None or stop.run is None:
+        return None
+    states = [job.state for job in scene.jobs if job.run == stop.run and job.end == stop.end]
+    return next((state for state in states if state.startswith(_OF_NODES)), None)
+
+
 def scene_job(job: Job) -> SceneJob | None:
     """A job as a scene has it; None of one that never started."""
     if job.start is None:

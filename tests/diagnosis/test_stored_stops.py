@@ -249,3 +249,19 @@ def test_what_the_program_says_is_told_with_its_verdict(engine: sa.Engine) -> No
     first = explained(engine)[0]
     assert (first.cause_class, first.name, first.cause) == ("application", "llm", "application")
     assert "ValueError: bad token" in first.reason
+
+
+@pytest.mark.parametrize(
+    ("state", "first"), [("NODE_FAIL", "unknown"), ("BOOT_FAIL", "unknown"), ("FAILED", "application")]
+)
+def test_a_job_that_slurm_ended_for_a_node_is_not_put_down_to_its_program(
+    any_engine: sa.Engine, state: str, first: str
+) -> None:
+    """Nothing else is seen: then nobody knows which node and why, and the reason has the scheduler's word."""
+    told(any_engine, [iteration(80), iteration(90)], [job(0, 700, state)])
+    likeliest, *others = explained(any_engine)
+    assert likeliest.cause_class == first
+    if first == "unknown":
+        assert f"the scheduler says that a node failed ({state})" in likeliest.reason
+        against = [one.text for other in others if other.cause_class == "application" for one in other.evidence_against]
+        assert f"the scheduler says that a node failed: {state}" in against
