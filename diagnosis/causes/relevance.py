@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING
 
-from diagnosis.causes.scene import failed_node
 from diagnosis.causes.stop import ENDED_WELL, Stoppage, is_untold
 from store.catalog_rows import rows
 
@@ -103,7 +102,7 @@ def matters(account: Account, scene: Scene) -> float:
         weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
     if is_untold(account.suspect.place.name):
         weight *= _OF_UNTOLD_JOB
-    if account.suspect.kind == "application" and stopped_it and failed_node(scene) is not None:
+    if account.suspect.kind == "application" and stopped_it and scene.failed_node() is not None:
         weight *= OF_NODE
     if account.suspect.kind == "application" and not stopped_it and _worked_on(account, scene):
         weight *= _WORKED_ON

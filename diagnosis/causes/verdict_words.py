@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from diagnosis.causes.relevance import CURED, OF_NODE, SURVIVABLE, SURVIVED
-from diagnosis.causes.scene import failed_node
 from diagnosis.causes.stop import is_untold
 from diagnosis.graph.place import Place
 from store.records import fault_catalog
@@ -344,7 +343,7 @@ def _evidence_against(account: Account, scene: Scene) -> Iterable[VerdictEvidenc
         yield _evidence(
             f"{len(cured)} of {len(account.parts)} signs were over after {longest:.0f} s", cured, -math.log(CURED)
         )
-    stop, word = scene.stop, failed_node(scene)
+    stop, word = scene.stop, scene.failed_node()
     if word is not None and account.suspect.kind == "application":
         yield VerdictEvidence(f"the scheduler says that a node failed: {word}", (), round(-math.log(OF_NODE), 2))
     if stop is not None and stop.run is not None and account.since is not None:
@@ -417,7 +416,7 @@ def unknown_verdict(
     since = scene.stop.last_work if scene.stop is not None else first
     leads = [finding.account.suspect for finding, _ in weighted[:3]]
     named = f"; leads: {', '.join(_what(lead) for lead in leads)}" if leads else ""
-    word = failed_node(scene)
+    word = scene.failed_node()
     said = "" if word is None else f"; the scheduler says that a node failed ({word})"
     nodes: tuple[str, ...] = ()
     runs = () if scene.stop is None or scene.stop.run is None else (scene.stop.run,)
