@@ -44,31 +44,44 @@ def rules() -> None:
     envvar="FORESHOCK_DB",
     help="Also tell which events of this database the rules would judge otherwise.",
 )
-@click.option("--days", type=click.IntRange(min=1), default=28, show_default=True, help="How far back to look.")
+@click.option(
+    "--days",
+    type=click.IntRange(min=1),
+    default=28,
+    show_default=True,
+    help="How far back to look from the newest event.",
+)
 @JSON_OPTION
 def check(file: Path, url: str | None, days: int, as_json: bool) -> None:
     """Read a rules file as the server does, and tell what it changes; exit 2 where it does not hold."""
     source = open_rules(file)
     found = source() if source is not None else SiteRules()
-    changes = [] if url is None else _changes(found, url, days)
+    since, changes = (None, []) if url is None else _changes(found, url, days)
     if as_json:
         counts = {"faults": len(found.faults), "patterns": len(found.patterns)}
-        print_json({"file": str(file), "version": found.version, **counts, "changes": changes})
+        looked = {"since": None if since is None else f"{since:%Y-%m-%dT%H:%M:%SZ}"}
+        print_json({"file": str(file), "version": found.version, **counts, **looked, "changes": changes})
         return
     print_text(f"{file} holds: version {found.version}, {len(found.faults)} faults, {len(found.patterns)} patterns")
-    if url is not None:
-        print_text(f"events of the last {days} days that it judges otherwise: {sum(row['events'] for row in changes)}")
+    if since is not None:
+        told = sum(row["events"] for row in changes)
+        print_text(f"events of the last {days} days, since {since:%Y-%m-%d %H:%MZ}, that it judges otherwise: {told}")
         print_table(changes[:_MOST_SHOWN], ("kind", "code", "was", "becomes", "events"))
 
 
-def _changes(found: SiteRules, url: str, days: int) -> list[dict[str, Any]]:
-    """What the rules would have made of the events that are there, most frequent first."""
+def _changes(found: SiteRules, url: str, days: int) -> tuple[datetime, list[dict[str, Any]]]:
+    """Since when events were looked at, and what the rules would have made of them, most frequent first.
+
+    The days end with the newest event: those of an archive may be long past.
+    """
     from cli.console.store import open_store  # only here: a node that has the sidecar alone can check its rules too
-    from store.events.event_pages import judgements_since
+    from store.events.event_pages import judgements_since, newest_time
 
     engine = open_store(url)
     with engine.connect() as connection:
-        rows = judgements_since(connection, datetime.now(UTC) - timedelta(days=days))
+        now = datetime.now(UTC)
+        since = min(newest_time(connection) or now, now) - timedelta(days=days)
+        rows = judgements_since(connection, since)
     engine.dispose()
     counted: Counter[tuple[str, int | None, str, str]] = Counter()
     for event, count in rows:
@@ -76,7 +89,7 @@ def _changes(found: SiteRules, url: str, days: int) -> list[dict[str, Any]]:
         if judged != event:
             was, becomes = (f"{e.severity} {e.cause} {e.action}" for e in (event, judged))
             counted[event.kind, event.code, was, becomes] += count
-    return [
+    return since, [
         {"kind": kind, "code": code, "was": was, "becomes": becomes, "events": count}
         for (kind, code, was, becomes), count in counted.most_common()
     ]
