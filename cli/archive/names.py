@@ -6,6 +6,7 @@ taken = names.named(taken)          # before it is written
 `nodes.csv` and the topology are the first files of an archive: what they name is known when the others come.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -36,7 +37,7 @@ class ArchiveNames:
         part = taken.task.digest.part
         if part.name in ("nodes", "topology"):
             self._names = None  # it is about to change
-            return _doubted(_sifted(taken, check_node_name), _named_twice(taken.records.nodes))
+            return _doubted(_sifted(taken, check_node_name), _told_twice(taken.records.nodes))
         if self._names is None:
             with self.engine.connect() as connection:
                 self._names = KnownNames(known_names(connection))
@@ -53,15 +54,21 @@ def _doubted(taken: FileRecords, doubt: str | None) -> FileRecords:
     return taken if doubt is None else replace(taken, records=replace(taken.records, doubt=doubt))
 
 
-def _named_twice(nodes: Sequence[Node]) -> str | None:
-    """What to say where one host stands by its short name and by its FQDN."""
-    names = {node.node for node in nodes}
-    twice = [name for name in sorted(names) if "." in name and name.partition(".")[0] in names]
+def _told_twice(nodes: Sequence[Node]) -> str | None:
+    """What to say where a node has two rows, or one host stands by its short name and by its FQDN."""
+    counted = Counter(node.node for node in nodes)
+    again = [name for name, count in counted.items() if count > 1]
+    if again:
+        return f"{again[0]}{_more(again)} has several rows, of which the last counts: leave the others out"
+    twice = [name for name in sorted(counted) if "." in name and name.partition(".")[0] in counted]
     if not twice:
         return None
-    more = f" (and {len(twice) - 1} more)" if len(twice) > 1 else ""
-    short = twice[0].partition(".")[0]
-    return f"{short} and {twice[0]}{more} count as two nodes: leave one of the two out, if they are one host"
+    both = f"{twice[0].partition('.')[0]} and {twice[0]}{_more(twice)}"
+    return f"{both} count as two nodes: leave one of the two out, if they are one host"
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 
 
 def _of_others(part: ArchivePart, events: Sequence[Event], names: KnownNames) -> str | None:

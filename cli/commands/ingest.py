@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 WORTH_WORKERS_BYTES = 16_000_000
 # Files before a new telemetry file that are read again for their last counter values and absent GPUs.
 CARRY_FILES = 8
-_MOST_TOLD = 20
+_MOST_TOLD, _MOST_UNREAD = 20, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +309,9 @@ def _tell(summary: Summary) -> None:
     if len(troubles) > _MOST_TOLD:
         print_text(f"... and {len(troubles) - _MOST_TOLD} files more: --json lists them all", err=True)
     if unread:
-        more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-        print_text(f"Not read: {unread[0]}{more}: no file of an archive has such a name (docs/ingest.md)", err=True)
+        named = ", ".join(unread[:_MOST_UNREAD])
+        more = f" and {len(unread) - _MOST_UNREAD} more (--json has all)" if len(unread) > _MOST_UNREAD else ""
+        print_text(f"Not read: {named}{more}: no file of an archive has such a name (docs/ingest.md)", err=True)
 
 
 def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:

@@ -139,6 +139,8 @@ def _gpus(text: str | None) -> int | None:
 
 
 SEPARATORS = ("|#", "|")
+# Byte order marks, of UTF-8 and as what is left of UTF-16's.
+_MARKS = "\ufeff\ufffd"
 # A longer record than this is no record: a short row does not swallow the rest of the file.
 MAX_JOINED_LINES = 64
 
@@ -213,6 +215,7 @@ class TableReader:
     def _header(self, text: str) -> bool:
         if self.names and text[:1].isdigit():  # a row's first cell, a job's number: no column has such a name
             return False
+        text = text.lstrip(_MARKS)
         for separator in SEPARATORS:
             names = [name.strip() for name in text.split(separator)]
             if len(names) > 1 and self.is_header(frozenset(names)):

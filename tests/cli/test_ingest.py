@@ -134,6 +134,25 @@ def test_a_host_under_two_names_is_told_of(tmp_path: Path) -> None:
     assert told.startswith("Doubtful: nodes.csv: gpu-002 and gpu-002.cluster.local count as two nodes")
 
 
+def test_a_node_of_two_rows_is_told_of(tmp_path: Path) -> None:
+    """The last one counts: a rack that was right would be gone without a word."""
+    (tmp_path / "nodes.csv").write_text("node,rack\na,r1\na,r2\n")
+    told = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}").stderr
+    assert told == "Doubtful: nodes.csv: a has several rows, of which the last counts: leave the others out\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_tables_of_slurm_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    """Editors and shells of other systems write one, and lines that end in CR LF; `sacct -p` ends rows in a bar."""
+    root = build(tmp_path / "a")
+    for name in ("jobs.csv", "outages.csv"):
+        rows = (root / name).read_text().splitlines()
+        (root / name).write_bytes("".join(f"{row}|\r\n" for row in rows).encode(encoding))
+    result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.stderr == ""
+    assert "160 records (160 new, 0 known, 0 skipped)" in result.stdout
+
+
 def test_the_topology_s_hosts_are_known_by_their_fqdn(tmp_path: Path) -> None:
     """Without `nodes.csv` too: a log of the FQDN and the subnet manager's host are one node."""
     root = build(tmp_path / "a")
@@ -181,7 +200,7 @@ def test_files_that_nothing_reads_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("node,gpus\na,8\n")
     database = f"sqlite:///{tmp_path / 'x.db'}"
     result = ingest(str(tmp_path), "--db", database)
-    assert "Not read: kernel/gpu-001.log.1 and 2 more" in result.stderr
+    assert "Not read: kernel/gpu-001.log.1, outage.csv, telemetry/day.csv: no file of an archive" in result.stderr
     told = orjson.loads(ingest(str(tmp_path), "--db", database, "--json").stdout)
     assert told["unread"] == ["kernel/gpu-001.log.1", "outage.csv", "telemetry/day.csv"]
 
