@@ -269,6 +269,10 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
         print_json(_as_json(folder, summary) | {"outage_reasons": judged})
     else:
         _print(summary, judged)
+        if options.zone is not None and summary.total().records and not summary.total().new:
+            print_text(
+                "nothing was new, and what was taken before keeps its zone: for --tz to hold take a new database"
+            )
     if broken := summary.total().broken:
         noun = "file is" if broken == 1 else "files are"
         raise Failure(f"{broken} {noun} broken, as is said above: what was good is loaded; mend it and ingest again")

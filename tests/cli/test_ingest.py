@@ -97,6 +97,16 @@ def test_times_without_a_zone_are_of_the_zone_that_is_given(tmp_path: Path) -> N
     assert times[1] == {**times[0], "sacctmgr": times[0]["sacctmgr"] + 5, "opensm": times[0]["opensm"] + 5}
 
 
+def test_a_zone_that_comes_too_late_is_told_of(tmp_path: Path) -> None:
+    """What was taken as UTC is not read again: the same command with --tz would seem to have mended it."""
+    root, url = build(tmp_path / "a"), f"sqlite:///{tmp_path / 'x.db'}"
+    first = ingest(str(root), "--db", url, "--tz", "UTC").stdout
+    assert "take a new database" not in first
+    assert ingest(str(root), "--db", url, "--tz", "Europe/Berlin").stdout.endswith(
+        "nothing was new, and what was taken before keeps its zone: for --tz to hold take a new database\n"
+    )
+
+
 def test_a_zone_that_is_none_is_bad_input(tmp_path: Path) -> None:
     """Exit 2 with what would do, and no database is made."""
     result = ingest(str(build(tmp_path / "a")), "--db", f"sqlite:///{tmp_path / 'x.db'}", "--tz", "Mars")
