@@ -65,6 +65,20 @@ def test_the_days_looked_at_end_with_the_newest_event(tmp_path: Path, rules: Pat
     assert (found["since"], len(found["changes"])) == ("2024-03-02T00:00:00Z", 1)
 
 
+def test_a_kind_that_no_event_has_is_told(tmp_path: Path) -> None:
+    """A rule for it would hold and never judge anything; the kinds of the site's own patterns are known."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "faults: [{kind: xidd, severity: info}, {kind: stall, severity: info}, {kind: fabricmanager_nvswitch,"
+        " severity: info}]\npatterns: [{name: stall, match: stalled}]"
+    )
+    found = CliRunner().invoke(foreshock, ["rules", "check", str(path)])
+    assert found.exit_code == 0
+    assert found.stderr == (
+        f"Doubtful: {path}: faults: no event that is known here is of the kind 'xidd': did you mean 'xid'?\n"
+    )
+
+
 def test_a_file_that_does_not_hold_is_refused_in_one_sentence(rules: Path) -> None:
     """With its line."""
     rules.write_text("faults:\n  - {kind: xid, severity: bad}\n")
