@@ -49,9 +49,9 @@ _POD = re.compile(r"\[pod/\S{1,512}\] ", re.ASCII)
 _BEFORE = {**dict.fromkeys("kumdaslnlcf", _LEVELS), "[": _POD}
 _UPTIME = re.compile(r"\[ *(?P<uptime>\d{1,12}(?:\.\d{1,9})?)(?: <[^>]{0,40}>)?\] ?", re.ASCII)
 _CALLER = re.compile(r"\[ *[TC]\d{1,10}\] ?", re.ASCII)
-_CTIME = re.compile(
-    rf"\[{_DAY} (?P<month>\w{{3}}) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}})\] ?", re.ASCII
-)
+# `dmesg -T` writes the day and the month in the language of whoever calls it.
+_MONTH = r"(?P<month>[^\W\d_]{2,10}\.?|\d{1,2}[月월])"
+_CTIME = re.compile(rf"\[[^\W\d_]{{1,6}}\.? {_MONTH} +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}})\] ?")
 _MINUTE = re.compile(r"\[(?P<month>[A-Z][a-z]{2}) ?(?P<day>\d{1,2}) (?P<minute>\d{2}:\d{2})\] ?", re.ASCII)
 _FABRIC_MANAGER = re.compile(
     rf"\[(?P<month>[A-Z][a-z]{{2}}) (?P<day>\d{{1,2}}) (?P<year>\d{{4}}) (?P<clock>{_CLOCK})\] \[\w{{1,16}}\] ?"
@@ -69,7 +69,7 @@ _FULL = re.compile(
     rf"{_DAY} (?P<date>\d{{4}}-\d{{2}}-\d{{2}} {_CLOCK}) (?P<zone>[A-Z]{{3,5}}|[+-]\d{{2}}(?:\d{{2}})?) ", re.ASCII
 )
 # The month in any language: `Nov`, `kwi`, `févr.`, `11月`.
-_YEARLESS = re.compile(rf"(?P<month>[^\W\d_]{{2,10}}\.?|\d{{1,2}}[月월]) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) ")
+_YEARLESS = re.compile(rf"{_MONTH} +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) ")
 _DATED = re.compile(rf"{_DAY} (?P<month>\w{{3}}) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}}) ")
 # What a collector's time may stand before: a line with a prefix of its own.
 _WHOLE = re.compile(
