@@ -79,6 +79,8 @@ FORMS: list[tuple[Form, str | None, bool]] = [
     (prefixed("11月 20 22:31:54 gpu-1 kernel: "), "gpu-1", True),
     (prefixed("11월 20 22:31:54 gpu-1 kernel: "), "gpu-1", True),
     (prefixed("nov. 20 22:31:54 gpu-1 kernel: "), "gpu-1", True),
+    (prefixed("Nov 20 2026 22:31:54 gpu-1 kernel: "), "gpu-1", True),
+    (prefixed("2026 Nov 20 22:31:54 gpu-1 kernel: [  123.456789] "), "gpu-1", True),
     (prefixed("Fri Nov 20 22:31:54 2026 kern.info kernel: [   16.570126] "), None, True),
     (prefixed(f"{TIME}.123456789Z [123.456789] "), None, True),
     (prefixed(f"{TIME}.123456789Z {BSD} gpu-1 kernel: "), "gpu-1", True),
