@@ -178,6 +178,8 @@ _OF_MACHINES = frozenset({"kernel", "fabricmanager", "fabric", "ufm", "switches"
 _YEARLESS = frozenset({"fabric", "switches"})
 # A date further ahead of the present than the zones differ is a broken clock's.
 _AHEAD = timedelta(days=1)
+# What nobody but the driver says, unless the line is a quotation.
+_XID, _MOST_XIDS, _SHOWN = "NVRM: Xid", 1000, 80
 # Lines of a file under training/ that tell its format.
 _SAMPLE_LINES = 20
 T = TypeVar("T")
@@ -346,6 +348,7 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
     found_nodes: list[Node] = []
     topology = TopologyReport()
     broken = unlike = None
+    xids: list[str] = []
     try:
         with part.path.open("rb") as file:
             if looks_binary(file, part.path.name):
@@ -357,14 +360,14 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
         elif (form := _format_of(part)) is not None:
             parser = make_parser(form, context, None if rules is NO_RULES else lambda: rules)
             signs = None if rules.patterns else PARSERS[form].signs  # a site's patterns may be in any line
-            _take(events, _events(part, texts_of(part.path, signs), parser, skip))
+            _take(events, _events(part, _noting(texts_of(part.path, signs), xids), parser, skip))
             unlike = misread(form, lines_of(part.path)) if not events and not skips else None
     except ParseError as error:
         broken = str(error)
     except (ReadError, OSError) as error:
         broken = f"{error}: copy it anew"
     first_skip = skips[0] if skips else None
-    timed, doubt = _timed(events, context.until), _undated(part, events, context.until)
+    timed, doubt = _timed(events, context.until), _undated(part, events, context.until) or _unread(part, events, xids)
     return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken, unlike, doubt)
 
 
@@ -418,6 +421,24 @@ def _timed(events: Sequence[Event], otherwise: datetime | None) -> tuple[Event, 
             moment = event.time
             timed.append(event)
     return tuple(timed)
+
+
+def _noting(texts: Iterable[tuple[int, str]], xids: list[str]) -> Iterator[tuple[int, str]]:
+    """The lines as they are; some of those that hold an Xid are noted on the way."""
+    for number, text in texts:
+        if _XID in text and len(xids) < _MOST_XIDS:
+            xids.append(text[:_SHOWN])
+        yield number, text
+
+
+def _unread(part: ArchivePart, events: Sequence[Event], xids: Sequence[str]) -> str | None:
+    """What to say of a kernel log that holds Xids of which none is read: its lines are of a form that is not known."""
+    if part.name != "kernel" or not xids or any(event.kind.endswith("xid") for event in events):
+        return None
+    return (
+        f"{len(xids)}{'' if len(xids) < _MOST_XIDS else ' or more'} of its lines hold {_XID!r} and none is read as the "
+        f"kernel's, the first is {xids[0]!r}: write it anew with `journalctl -k -o short-iso-precise`"
+    )
 
 
 def _undated(part: ArchivePart, events: Sequence[Event], otherwise: datetime | None) -> str | None:

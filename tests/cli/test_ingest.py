@@ -125,6 +125,18 @@ def test_a_log_without_times_is_told_of(tmp_path: Path) -> None:
     assert "journalctl -k -o short-iso-precise" in result.stderr
 
 
+def test_a_log_whose_xids_are_of_no_known_form_is_told_of(tmp_path: Path) -> None:
+    """A site's own template of syslog: without a word the node would seem to be well."""
+    root = build(tmp_path / "a")
+    line = "@2025-03-01 04h05 kern gpu-002 NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus.\n"
+    (root / "kernel/gpu-002.log").write_text(line * 3)
+    result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.stderr.startswith(
+        "Doubtful: kernel/gpu-002.log: 3 of its lines hold 'NVRM: Xid' and none is read as the kernel's, the first is"
+        " '@2025-03-01 04h05 kern gpu-002 NVRM: Xid"
+    )
+
+
 def test_a_log_of_another_host_is_told_of(tmp_path: Path) -> None:
     """Its lines name their host and count for that, not for the node that the file is named for."""
     root = build(tmp_path / "a")
