@@ -46,7 +46,7 @@ def test_the_nodes_of_running_jobs_are_busy(any_engine: sa.Engine, jobs: list[Jo
 
 
 def test_the_parts_of_a_heterogeneous_job_are_one_job(any_engine: sa.Engine) -> None:
-    """It ends once, with its last part, on all its nodes; parts of another name or start stay, and tasks of arrays do."""
+    """It ends once, with its last part, on all its nodes; parts of another name or start stay, and tasks of arrays."""
     parts = [
         replace(job("7+0", 5, 2, "n[1-2]"), state="CANCELLED"),
         replace(job("7+1", 5, 1, "m1"), state="NODE_FAIL", nodes=1),
