@@ -437,7 +437,7 @@ def _unread(part: ArchivePart, events: Sequence[Event], xids: Sequence[str]) -> 
         return None
     return (
         f"{len(xids)}{'' if len(xids) < _MOST_XIDS else ' or more'} of its lines hold {_XID!r} and none is read as the "
-        f"kernel's, the first is {xids[0]!r}: write it anew with `journalctl -k -o short-iso-precise`"
+        f"kernel's, the first is {xids[0]!r}: write it anew with `journalctl _TRANSPORT=kernel -o short-iso-precise`"
     )
 
 
@@ -447,5 +447,5 @@ def _undated(part: ArchivePart, events: Sequence[Event], otherwise: datetime | N
         return None
     return (
         f"none of its lines bears a time: its {len(events)} events count as of {otherwise:%Y-%m-%d %H:%M:%S}Z, the "
-        "archive's newest: write it anew with `journalctl -k -o short-iso-precise` or `dmesg --time-format iso`"
+        "archive's newest: write it anew with `journalctl _TRANSPORT=kernel -o short-iso-precise` or `dmesg --time-format iso`"
     )

@@ -122,7 +122,7 @@ def test_a_log_without_times_is_told_of(tmp_path: Path) -> None:
     result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
     assert result.exit_code == 0
     assert result.stderr.startswith("Doubtful: kernel/gpu-002.log: none of its lines bears a time: its 1 events count")
-    assert "journalctl -k -o short-iso-precise" in result.stderr
+    assert "journalctl _TRANSPORT=kernel -o short-iso-precise" in result.stderr
 
 
 def test_a_log_whose_xids_are_of_no_known_form_is_told_of(tmp_path: Path) -> None:
