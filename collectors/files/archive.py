@@ -180,6 +180,7 @@ _YEARLESS = frozenset({"fabric", "switches"})
 _AHEAD = timedelta(days=1)
 # What nobody but the driver says, unless the line is a quotation.
 _XID, _MOST_XIDS, _SHOWN = "NVRM: Xid", 1000, 80
+_ANEW = "journalctl _TRANSPORT=kernel -o short-iso-precise"
 # Lines of a file under training/ that tell its format.
 _SAMPLE_LINES = 20
 T = TypeVar("T")
@@ -437,7 +438,7 @@ def _unread(part: ArchivePart, events: Sequence[Event], xids: Sequence[str]) -> 
         return None
     return (
         f"{len(xids)}{'' if len(xids) < _MOST_XIDS else ' or more'} of its lines hold {_XID!r} and none is read as the "
-        f"kernel's, the first is {xids[0]!r}: write it anew with `journalctl _TRANSPORT=kernel -o short-iso-precise`"
+        f"kernel's, the first is {xids[0]!r}: write it anew with `{_ANEW}`"
     )
 
 
@@ -447,5 +448,5 @@ def _undated(part: ArchivePart, events: Sequence[Event], otherwise: datetime | N
         return None
     return (
         f"none of its lines bears a time: its {len(events)} events count as of {otherwise:%Y-%m-%d %H:%M:%S}Z, the "
-        "archive's newest: write it anew with `journalctl _TRANSPORT=kernel -o short-iso-precise` or `dmesg --time-format iso`"
+        f"archive's newest: write it anew with `{_ANEW}` or `dmesg --time-format iso`"
     )
