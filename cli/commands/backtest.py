@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
+# Of fewer rows that are followed by an outage one more or less moves every figure.
+_TELLING = 20
+
 
 @click.command()
 @DB_OPTION
@@ -161,6 +164,8 @@ def _print_report(report: dict[str, Any]) -> None:
         f"{report['rows']} rows of {report['nodes']} nodes, {report['positives']} followed by an unplanned outage "
         f"within {report['horizon_h']} h; {len(report['folds'])} folds, purge {report['purge_h']} h"
     )
+    if report["positives"] < _TELLING:
+        print_text(f"of fewer than {_TELLING} such rows the figures say little: load a longer history or more nodes")
     rankings = {"model": report, **report["baselines"]}
     rows = [
         {

@@ -6,13 +6,14 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -23,7 +24,16 @@ from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text, progress_bar
 from cli.console.store import open_store
 from cli.history.command import SCHEME, history_options, ingest_history, refuse_history_options
-from collectors.files.archive import ArchiveError, context_of, find_parts, newest_dated, told_year, unread_files
+from collectors.files.archive import (
+    ArchiveError,
+    ArchivePart,
+    context_of,
+    find_parts,
+    newest_dated,
+    told_year,
+    told_zone,
+    unread_files,
+)
 from parsers.site_rules.rules import NO_RULES, SiteRules
 from store.records.outage import SHIPPED_REASONS, OutageReasons
 
@@ -38,17 +48,18 @@ if TYPE_CHECKING:
 WORTH_WORKERS_BYTES = 16_000_000
 # Files before a new telemetry file that are read again for their last counter values and absent GPUs.
 CARRY_FILES = 8
-_MOST_TOLD = 20
+_MOST_TOLD, _MOST_UNREAD = 20, 8
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveOptions:
-    """What an archive does not say of itself: the year of timestamps without one, and how the site reads its faults.
+    """What an archive does not say of itself: year and zone of timestamps without, and how the site reads its faults.
 
-    Without a year it is taken from the archive's own dates.
+    Without a year it is taken from the archive's own dates, without a zone it is UTC.
     """
 
     year: int | None = None
+    zone: tzinfo | None = None
     rules: SiteRules = NO_RULES
     reasons: OutageReasons = SHIPPED_REASONS
 
@@ -58,17 +69,19 @@ NOTHING_REPORTED = ArchiveOptions()
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """A file that could not be read to its end (`broken`), of which lines were skipped, or of another format."""
+    """A file that could not be read to its end (`broken`), of which lines were skipped, of another format, or whose
+    records are hardly meant so (`doubtful`)."""
 
     file: str
     detail: str
     broken: bool
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What an ingest did. `parts` is by the names of an archive's parts, `counters` the events of telemetry; `unread`
-    are files that no part takes; `year` says of which year dates without one are taken to be."""
+    are files that no part takes; `year` and `zone` say of which times without one are taken to be."""
 
     parts: dict[str, IngestTally]
     troubles: tuple[FileProblem, ...]
@@ -76,6 +89,7 @@ class Summary:
     wall_s: float
     unread: tuple[str, ...] = ()
     year: str | None = None
+    zone: str | None = None
 
     def total(self) -> IngestTally:
         """All parts together."""
@@ -133,8 +147,16 @@ def ingest_archive(
             troubles.append(FileProblem(each.part.relative, each.broken, broken=True))
             writer.tally(each.part.name).broken += 1
     incidents, unread = writer.make_incidents(), tuple(unread_files(archive, parts))
+    year, zone = _assumed(parts, newest, reported)
+    return Summary(writer.tallies, tuple(troubles), incidents, time.monotonic() - started, unread, year, zone)
+
+
+def _assumed(
+    parts: Sequence[ArchivePart], newest: tuple[datetime, str] | None, reported: ArchiveOptions
+) -> tuple[str | None, str | None]:
+    """What is said of the year and the zone of times without one; nothing of what was given."""
     year = told_year(parts, newest) if reported.year is None else None
-    return Summary(writer.tallies, tuple(troubles), incidents, time.monotonic() - started, unread, year)
+    return year, told_zone(parts) if reported.zone is None else None
 
 
 @contextmanager
@@ -167,13 +189,14 @@ def _plan(
     new = [d for d in plain if (d.part.relative, d.sha256) not in known]
     # Jobs first: an incident tells how many nodes the job on its node had.
     new.sort(key=lambda d: d.part.name not in ("nodes", "topology", "jobs"))
-    tasks = [FileTask(d, context_of(d.part, newest, reported.year), rules=reported.rules) for d in new]
+    year, zone = reported.year, reported.zone or UTC
+    tasks = [FileTask(d, context_of(d.part, newest, year, zone), rules=reported.rules) for d in new]
     fresh = [(d.part.relative, d.sha256) not in known for d in telemetry]
     spans = [(d.begins_us, d.ends_us) for d, new in zip(telemetry, fresh, strict=True) if new]
     for place, item in enumerate(telemetry):
         beside = any(begins <= item.ends_us and item.begins_us <= ends for begins, ends in spans)
         if beside or any(fresh[place : place + 1 + CARRY_FILES]):
-            tasks.append(FileTask(item, context_of(item.part, newest, reported.year), only_carry=not fresh[place]))
+            tasks.append(FileTask(item, context_of(item.part, newest, year, zone), only_carry=not fresh[place]))
     return tasks
 
 
@@ -196,6 +219,8 @@ def _troubles(taken: FileRecords) -> Iterator[FileProblem]:
         yield FileProblem(file, f"{records.skipped} skipped, the first: {records.first_skip}", broken=False)
     if records.misread is not None:
         yield FileProblem(file, records.misread, broken=False)
+    if records.doubt is not None:
+        yield FileProblem(file, records.doubt, broken=False, doubtful=True)
 
 
 @click.command()
@@ -205,6 +230,7 @@ def _troubles(taken: FileRecords) -> Iterator[FileProblem]:
 @click.option(
     "--year", type=click.IntRange(1970, 2200), help="Year of opensm's timestamps [default: the archive's own]."
 )
+@click.option("--tz", "zone_name", help="Zone of times without one, such as Europe/Berlin [default: UTC].")
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that read [default: one a core].")
 @RULES_OPTION
 @CONFIG_OPTION
@@ -225,7 +251,7 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
     folder = Path(archive)
     try:
         find_parts(folder)
-        options = _archive_options(given["year"], given["rules_path"], read_outage_reasons(given["config"]))
+        options = _archive_options(given, read_outage_reasons(given["config"]))
         engine = open_store(url, create=True)
         with _broken_off(), progress_bar("Reading the archive") as progress:
             summary = ingest_archive(
@@ -243,6 +269,10 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
         print_json(_as_json(folder, summary) | {"outage_reasons": judged})
     else:
         _print(summary, judged)
+        if options.zone is not None and summary.total().records and not summary.total().new:
+            print_text(
+                "nothing was new, and what was taken before keeps its zone: for --tz to hold take a new database"
+            )
     if broken := summary.total().broken:
         noun = "file is" if broken == 1 else "files are"
         raise Failure(f"{broken} {noun} broken, as is said above: what was good is loaded; mend it and ingest again")
@@ -265,21 +295,27 @@ def _judged(engine: sa.Engine, reasons: OutageReasons) -> dict[str, int]:
         return reasons_told(judged_reasons(connection, reasons))
 
 
-def _archive_options(year: int | None, rules_path: Path | None, reasons: OutageReasons) -> ArchiveOptions:
-    source = open_rules(rules_path)
-    return ArchiveOptions(year, NO_RULES if source is None else source(), reasons)
+def _archive_options(given: Mapping[str, Any], reasons: OutageReasons) -> ArchiveOptions:
+    source, name = open_rules(given["rules_path"]), given["zone_name"]
+    try:
+        zone = None if name is None else ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as error:
+        raise Failure(f"no time zone {name!r}: use a name such as UTC or Europe/Berlin (--tz)") from error
+    return ArchiveOptions(given["year"], zone, NO_RULES if source is None else source(), reasons)
 
 
 def _tell(summary: Summary) -> None:
     """Each broken file, each with skipped lines, and what was not read at all, on stderr."""
     troubles, unread = summary.troubles, summary.unread
     for trouble in troubles[:_MOST_TOLD]:
-        print_text(f"{'Broken' if trouble.broken else 'Skipped'}: {trouble.file}: {trouble.detail}", err=True)
+        word = "Broken" if trouble.broken else "Doubtful" if trouble.doubtful else "Skipped"
+        print_text(f"{word}: {trouble.file}: {trouble.detail}", err=True)
     if len(troubles) > _MOST_TOLD:
         print_text(f"... and {len(troubles) - _MOST_TOLD} files more: --json lists them all", err=True)
     if unread:
-        more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-        print_text(f"Not read: {unread[0]}{more}: no file of an archive has such a name (docs/ingest.md)", err=True)
+        named = ", ".join(unread[:_MOST_UNREAD])
+        more = f" and {len(unread) - _MOST_UNREAD} more (--json has all)" if len(unread) > _MOST_UNREAD else ""
+        print_text(f"Not read: {named}{more}: no file of an archive has such a name (docs/ingest.md)", err=True)
 
 
 def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
@@ -290,6 +326,7 @@ def _as_json(archive: Path, summary: Summary) -> dict[str, Any]:
         "troubles": [asdict(trouble) for trouble in summary.troubles],
         "unread": list(summary.unread),
         "year": summary.year,
+        "zone": summary.zone,
         "incidents": summary.incidents,
         "wall_s": round(summary.wall_s, 3),
     }
@@ -300,8 +337,8 @@ def _print(summary: Summary, judged: dict[str, int]) -> None:
     print_table(rows, ("part", "files", "broken", "records", "new", "known", "skipped"))
     if judged["outages"]:
         print_text(f"{reasons_sentence(judged)}; `foreshock outages` lists the reasons")
-    if summary.year is not None:
-        print_text(summary.year)
+    for sentence in filter(None, (summary.year, summary.zone)):
+        print_text(sentence)
     total = summary.total()
     print_text(
         f"{total.records} records ({total.new} new, {total.known} known, {total.skipped} skipped) "

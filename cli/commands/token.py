@@ -17,6 +17,8 @@ from store.records.event import RecordError, format_time, parse_time
 if TYPE_CHECKING:
     from store.nodes.tokens import IssuedToken
 
+# Scopes that a token of some nodes has for nothing.
+_OF_ALL = frozenset(("act:stop", "act:reset"))
 _COLUMNS = ("name", "scopes", "node", "created", "created_by", "expires", "uses", "last_used", "state")
 _PERIOD = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -63,6 +65,8 @@ def new_command(name: str, scopes: tuple[str, ...], node: str | None, url: str, 
     until = "" if made.expires is None else f", until {format_time(made.expires)}"
     what = f"token {made.name}: {', '.join(made.scopes)} for node {made.node}{until}"
     print_text(f"{what}; keep the line above, it is shown this once", err=True)
+    if made.node != "*" and (refused := sorted(_OF_ALL.intersection(made.scopes))):
+        print_text(f"{' and '.join(refused)} concern every node: they are refused to a token of some", err=True)
 
 
 def _scopes(words: tuple[str, ...], node: str | None) -> tuple[str, ...]:

@@ -68,8 +68,8 @@ def check_keys(table: Mapping[str, Any], known: Iterable[str], place: str) -> No
     names = sorted(known)
     for key in table:
         if key not in names:
-            near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)
-            hint = f": did you mean {near[0]!r}?" if near else ""
+            near = difflib.get_close_matches(key, names, n=1)
+            hint = f": did you mean {near[0]!r}?" if near else f": known are {', '.join(names)}" if names else ""
             raise Failure(f"{place}: unknown key {key!r}{hint}")
 
 

@@ -19,7 +19,7 @@ Telemetry is found here and read by `store.telemetry.archive_table`: a node that
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -75,10 +75,14 @@ def looks_binary(file: ByteSource, name: str) -> bool:
         ReadError, OSError: it cannot be read at all.
     """
     head = b""
-    for line in lines(file, name):
-        head += line[: _HEAD - len(head)]
-        if len(head) >= _HEAD:
-            break
+    try:
+        for line in lines(file, name):
+            head += line[: _HEAD - len(head)]
+            if len(head) >= _HEAD:
+                break
+    except ReadError:
+        if not head:  # else what came before the break is judged: it is kept
+            raise
     return len(head.translate(None, _CONTROL)) < len(head) * (1 - _BINARY_SHARE)
 
 
@@ -166,10 +170,17 @@ _NAMED_FOR_RUN = frozenset({"training", "checkpoints", "ras"})
 _NAMED_FOR_RANK = frozenset({"flight", "stacks"})
 # What a file under training/ may be beside a trainer's log: its first lines tell.
 _OF_RUNS = frozenset({"hook", "otel", "mlgoodput", "dlrover"})
+# Parts whose tools print the local time, and no zone.
+_ZONELESS = frozenset({"outages", "queue", "jobs", "fabric"})
+# Parts of machines, whose lines all bear a time.
+_OF_MACHINES = frozenset({"kernel", "fabricmanager", "fabric", "ufm", "switches", "health"})
 # Parts whose lines may bear a date without a year.
 _YEARLESS = frozenset({"fabric", "switches"})
 # A date further ahead of the present than the zones differ is a broken clock's.
 _AHEAD = timedelta(days=1)
+# What nobody but the driver says, unless the line is a quotation.
+_XID, _MOST_XIDS, _SHOWN = "NVRM: Xid", 1000, 80
+_ANEW = "journalctl _TRANSPORT=kernel -o short-iso-precise"
 # Lines of a file under training/ that tell its format.
 _SAMPLE_LINES = 20
 T = TypeVar("T")
@@ -202,8 +213,8 @@ class ArchivePart:
 
 @dataclass(frozen=True, slots=True)
 class PartRecords:
-    """What a file said. `skipped` counts broken lines; `broken` says why the file could not be read to its end, and
-    `misread` why it is hardly what its name says."""
+    """What a file said. `skipped` counts broken lines; `broken` says why the file could not be read to its end,
+    `misread` why it is hardly what its name says, and `doubt` what of it is hardly meant so."""
 
     events: tuple[Event, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -212,6 +223,7 @@ class PartRecords:
     first_skip: str | None = None
     broken: str | None = None
     misread: str | None = None
+    doubt: str | None = None
 
 
 def find_parts(root: Path) -> list[ArchivePart]:
@@ -280,6 +292,14 @@ def told_year(parts: Sequence[ArchivePart], newest: tuple[datetime, str] | None)
     return f"{first.relative} may bear dates without a year: {year} is taken, by {origin} (--year says another)"
 
 
+def told_zone(parts: Sequence[ArchivePart]) -> str | None:
+    """Of which zone times without one are taken to be; None where no file has such times."""
+    found = [part.relative for part in parts if part.name in _ZONELESS]
+    if not found:
+        return None
+    return f"{' and '.join(found[:2])} may bear times without a zone: UTC is taken (--tz says another)"
+
+
 def _newest_or_none(path: Path) -> datetime | None:
     try:
         return newest_in(path)
@@ -294,12 +314,13 @@ def _day(text: str) -> datetime | None:
         return None
 
 
-def context_of(part: ArchivePart, newest: datetime | None, year: int | None = None) -> Context:
+def context_of(part: ArchivePart, newest: datetime | None, year: int | None = None, zone: tzinfo = UTC) -> Context:
     """What the file's lines do not say of themselves.
 
     Args:
         newest: the newest moment of the archive; the file's modification time where it is None.
         year: the year of timestamps without one; that of `newest` where it is None.
+        zone: the zone of timestamps without one.
     """
     until = newest or datetime.fromtimestamp(part.path.stat().st_mtime, UTC)
     if year is not None:
@@ -312,6 +333,7 @@ def context_of(part: ArchivePart, newest: datetime | None, year: int | None = No
         node=part.stem() if part.is_named_for_node() else None,
         run=run,
         year=until.year,
+        zone=zone,
         until=until,
     )
 
@@ -327,6 +349,7 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
     found_nodes: list[Node] = []
     topology = TopologyReport()
     broken = unlike = None
+    xids: list[str] = []
     try:
         with part.path.open("rb") as file:
             if looks_binary(file, part.path.name):
@@ -338,15 +361,15 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
         elif (form := _format_of(part)) is not None:
             parser = make_parser(form, context, None if rules is NO_RULES else lambda: rules)
             signs = None if rules.patterns else PARSERS[form].signs  # a site's patterns may be in any line
-            _take(events, _events(part, texts_of(part.path, signs), parser, skip))
+            _take(events, _events(part, _noting(texts_of(part.path, signs), xids), parser, skip))
             unlike = misread(form, lines_of(part.path)) if not events and not skips else None
     except ParseError as error:
         broken = str(error)
     except (ReadError, OSError) as error:
         broken = f"{error}: copy it anew"
     first_skip = skips[0] if skips else None
-    timed = _timed(events, context.until)
-    return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken, unlike)
+    timed, doubt = _timed(events, context.until), _undated(part, events, context.until) or _unread(part, events, xids)
+    return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken, unlike, doubt)
 
 
 def _topology_of(part: ArchivePart, skip: OnError) -> TopologyReport:
@@ -399,3 +422,31 @@ def _timed(events: Sequence[Event], otherwise: datetime | None) -> tuple[Event, 
             moment = event.time
             timed.append(event)
     return tuple(timed)
+
+
+def _noting(texts: Iterable[tuple[int, str]], xids: list[str]) -> Iterator[tuple[int, str]]:
+    """The lines as they are; some of those that hold an Xid are noted on the way."""
+    for number, text in texts:
+        if _XID in text and len(xids) < _MOST_XIDS:
+            xids.append(text[:_SHOWN])
+        yield number, text
+
+
+def _unread(part: ArchivePart, events: Sequence[Event], xids: Sequence[str]) -> str | None:
+    """What to say of a kernel log that holds Xids of which none is read: its lines are of a form that is not known."""
+    if part.name != "kernel" or not xids or any(event.kind.endswith("xid") for event in events):
+        return None
+    return (
+        f"{len(xids)}{'' if len(xids) < _MOST_XIDS else ' or more'} of its lines hold {_XID!r} and none is read as the "
+        f"kernel's, the first is {xids[0]!r}: write it anew with `{_ANEW}`"
+    )
+
+
+def _undated(part: ArchivePart, events: Sequence[Event], otherwise: datetime | None) -> str | None:
+    """What to say of a machine's log in which nothing bears a time, as `dmesg` prints it."""
+    if part.name not in _OF_MACHINES or not events or any(event.time is not None for event in events):
+        return None
+    return (
+        f"none of its lines bears a time: its {len(events)} events count as of {otherwise:%Y-%m-%d %H:%M:%S}Z, the "
+        f"archive's newest: write it anew with `{_ANEW}` or `dmesg --time-format iso`"
+    )

@@ -25,6 +25,8 @@ CURED, _ELSEWHERE, SURVIVED, _BESIDE_THE_STOP = 0.15, 0.05, 0.3, 0.5
 _LATELY = timedelta(minutes=10)
 # A program that met an error and worked on, or ended well.
 _WORKED_ON = 0.2
+# A program whose job the scheduler ended for a node that went down.
+OF_NODE = 0.1
 # A program's fault on a node whose job nobody tells: any program of the node may have met it, so that what else is
 # seen goes before it, and it is never sure.
 _OF_UNTOLD_JOB, _MOST_OF_UNTOLD_JOB = 0.3, 0.85
@@ -100,6 +102,8 @@ def matters(account: Account, scene: Scene) -> float:
         weight *= math.exp2(-age / _HALF_LIFE_S[is_cured])
     if is_untold(account.suspect.place.name):
         weight *= _OF_UNTOLD_JOB
+    if account.suspect.kind == "application" and stopped_it and scene.failed_node() is not None:
+        weight *= OF_NODE
     if account.suspect.kind == "application" and not stopped_it and _worked_on(account, scene):
         weight *= _WORKED_ON
     if stop is None or stop.run is None or stopped_it:

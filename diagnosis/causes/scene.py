@@ -21,6 +21,9 @@ REACH = timedelta(hours=24)
 # A node that dies silently is marked down by the scheduler up to this long after the work stopped.
 MARKED_DOWN = timedelta(minutes=30)
 
+# Slurm's words for jobs that it ended because a node went down, or did not come up.
+_OF_NODES = ("NODE_FAIL", "BOOT_FAIL")
+
 
 @dataclass(frozen=True, slots=True)
 class SceneJob:
@@ -48,6 +51,14 @@ class Scene:
     outages: tuple[Outage, ...] = ()
     stop: Stoppage | None = None
     incidents: tuple[Incident, ...] = ()
+
+    def failed_node(self) -> str | None:
+        """The scheduler's word that it was a node by which the stopped job ended; None where it says no such thing."""
+        stop = self.stop
+        if stop is None or stop.run is None:
+            return None
+        states = [job.state for job in self.jobs if job.run == stop.run and job.end == stop.end]
+        return next((state for state in states if state.startswith(_OF_NODES)), None)
 
 
 def scene_job(job: Job) -> SceneJob | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -26,6 +26,8 @@ _WAITS = "collective_wait"
 LONGEST = timedelta(hours=6)
 # A running job that printed nothing for so long, and for so many of its own paces, hangs.
 _STALLED, _STALLED_PACES = timedelta(minutes=5), 10
+# The end of a job that has none.
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 # Running jobs that are looked at for one that hangs, the largest first, and iterations that tell a pace.
 _MOST_RUNNING, _PACES = 64, 12
 
@@ -69,16 +71,15 @@ def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> 
             return _of_job(connection, running[-1], at)
     ended = [job for job in jobs if _ended_badly(job) and (at is None or (job.end is not None and job.end <= at))]
     newest = max(ended, key=_end_of, default=None)
-    worked = _newest_at_work(connection, ended) if run is not None else None
+    at_work = _at_work(connection, run) if run is not None else frozenset()
+    worked = max((job for job in ended if (job.job_id, job.start) in at_work), key=_end_of, default=None)
     newest = worked or newest
     if at is None:
         hanging = _hanging(connection, jobs, newest)
         if hanging is not None:
             return hanging
     moment = at or _newest_sign(connection)
-    is_on = (
-        bool(jobs) and jobs[-1].end is None and (worked is None or _last_iteration(connection, jobs[-1]) is not None)
-    )
+    is_on = bool(jobs) and jobs[-1].end is None and (worked is None or (jobs[-1].job_id, jobs[-1].start) in at_work)
     if run is not None and at is None and moment is not None and is_on:
         return _of_job(connection, jobs[-1], max(moment, jobs[-1].start or moment))
     if newest is not None and (run is not None or moment is None or moment - _end_of(newest) <= BLIND_WINDOW):
@@ -135,24 +136,34 @@ def _of_job(connection: sa.Connection, job: Job, end: datetime) -> Stoppage:
     return Stoppage(job.run, last or max(start, end - BLIND_WINDOW), end, hosts(job.node_list))
 
 
-def _last_iteration(connection: sa.Connection, job: Job, end: datetime | None = None) -> datetime | None:
+def _last_iteration(connection: sa.Connection, job: Job, end: datetime) -> datetime | None:
     """When an attempt printed its last iteration, by `end`."""
     table = schema.events
     query = sa.select(sa.func.max(table.c.time, type_=schema.UtcTime())).where(
         table.c.run == job.run,
         table.c.kind == "iteration",
         table.c.time >= job.start,
+        table.c.time <= end,
         table.c.time != table.c.received,  # stored with the moment of receipt: the line bears no time
     )
-    until = end or job.end
-    found: datetime | None = connection.scalar(query if until is None else query.where(table.c.time <= until))
+    found: datetime | None = connection.scalar(query)
     return found
 
 
-def _newest_at_work(connection: sa.Connection, jobs: Sequence[Job]) -> Job | None:
-    """The attempt that ended last of those that made iterations."""
-    newest_first = sorted(jobs, key=_end_of, reverse=True)
-    return next((job for job in newest_first if _last_iteration(connection, job) is not None), None)
+def _at_work(connection: sa.Connection, run: str) -> frozenset[tuple[str, datetime | None]]:
+    """Number and start of the attempts of a run that made iterations: one question, however often it was started."""
+    jobs, events = schema.jobs.c, schema.events.c
+    printed = sa.exists(
+        sa.select(sa.literal(1)).where(
+            events.run == run,
+            events.kind == "iteration",
+            events.time >= jobs.start,
+            events.time <= sa.func.coalesce(jobs.end, sa.literal(_NEVER, schema.UtcTime())),
+            events.time != events.received,  # stored with the moment of receipt: the line bears no time
+        )
+    )
+    query = sa.select(jobs.job_id, jobs.start).where(jobs.run == run, jobs.start.is_not(None), printed)
+    return frozenset((job_id, start) for job_id, start in connection.execute(query))
 
 
 def starts_without_work(connection: sa.Connection, stop: Stoppage) -> list[Job]:
@@ -160,12 +171,14 @@ def starts_without_work(connection: sa.Connection, stop: Stoppage) -> list[Job]:
 
     None where the attempt that stopped made none itself: then nobody knows of any of the run.
     """
-    jobs = [job for job in read_jobs(connection, stop.run) if job.start is not None] if stop.run is not None else []
-    own = [job for job in jobs if job.end == stop.end]
-    if not any(_last_iteration(connection, job) is not None for job in own):
+    if stop.run is None:
+        return []
+    jobs = [job for job in read_jobs(connection, stop.run) if job.start is not None]
+    at_work = _at_work(connection, stop.run)
+    if not any(job.end == stop.end and (job.job_id, job.start) in at_work for job in jobs):
         return []
     later = [job for job in jobs if (job.start or stop.end) >= stop.end and (job.end is None or _ended_badly(job))]
-    found = [job for job in later if _last_iteration(connection, job) is None]
+    found = [job for job in later if (job.job_id, job.start) not in at_work]
     return sorted(found, key=lambda job: (job.start or stop.end, job.job_id), reverse=True)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from diagnosis.causes.relevance import CURED, SURVIVABLE, SURVIVED
+from diagnosis.causes.relevance import CURED, OF_NODE, SURVIVABLE, SURVIVED
 from diagnosis.causes.stop import is_untold
 from diagnosis.graph.place import Place
 from store.records import fault_catalog
@@ -343,7 +343,9 @@ def _evidence_against(account: Account, scene: Scene) -> Iterable[VerdictEvidenc
         yield _evidence(
             f"{len(cured)} of {len(account.parts)} signs were over after {longest:.0f} s", cured, -math.log(CURED)
         )
-    stop = scene.stop
+    stop, word = scene.stop, scene.failed_node()
+    if word is not None and account.suspect.kind == "application":
+        yield VerdictEvidence(f"the scheduler says that a node failed: {word}", (), round(-math.log(OF_NODE), 2))
     if stop is not None and stop.run is not None and account.since is not None:
         before = (stop.last_work - account.since).total_seconds()
         if before > 60.0:
@@ -414,6 +416,8 @@ def unknown_verdict(
     since = scene.stop.last_work if scene.stop is not None else first
     leads = [finding.account.suspect for finding, _ in weighted[:3]]
     named = f"; leads: {', '.join(_what(lead) for lead in leads)}" if leads else ""
+    word = scene.failed_node()
+    said = "" if word is None else f"; the scheduler says that a node failed ({word})"
     nodes: tuple[str, ...] = ()
     runs = () if scene.stop is None or scene.stop.run is None else (scene.stop.run,)
     return Verdict(
@@ -423,7 +427,7 @@ def unknown_verdict(
         cause="unknown",
         action="run_diagnostics",
         since=since,
-        reason=f"no cause that is known here explains it{named}",
+        reason=f"no cause that is known here explains it{said}{named}",
         nodes=nodes,
         jobs=runs,
     )

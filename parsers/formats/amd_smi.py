@@ -1,4 +1,4 @@
-"""What AMD's `amd-smi list`, `static` and `metric` show of each GPU, as text, `--json` or `--csv`.
+"""What AMD's `amd-smi list`, `static` and `metric` show of each GPU, as text, `--json` or `--csv`; `monitor` as text.
 
     GPU: 0
         POWER:
@@ -10,18 +10,22 @@
     -> {"kind": "accelerator_reading", "device": {"type": "gpu", "index": 0}, "attributes": {"power_w": 158, ...}, ...}
        {"kind": "accelerator_ecc", "severity": "warning", "attributes": {"ecc_dbe": 2}, ...}
 
-The counts are since the driver was loaded; of blocks (UMC, SDMA ...) those above zero. JSON is a list of GPUs, since
-7.0 under `gpu_data`; a value is a number, or an object of value and unit. "N/A" is missing. A line that begins with a
-date and time dates what follows. The bus and the UUID of `list` and `static` are those of the reading that they stand
-in: `amd-smi metric` names none. Forms: the change log of AMD's amdsmi (6.1 to 7.0) and its guide "Using AMD SMI".
-No form is known of a GPU that is gone: it is not listed.
+    GPU  XCP  POWER   GPU_T   MEM_T   GFX_CLK   GFX%   MEM%  SINGLE_ECC  DOUBLE_ECC
+      0    0  251 W   55 °C   43 °C   144 MHz    0 %    0 %           0           2
+
+The table is that of `amd-smi monitor`, its columns as they were called before 7.0 or are since; of a partition (XCP)
+but the first nothing is taken. The counts are since the driver was loaded; of blocks (UMC, SDMA ...) those above
+zero. JSON is a list of GPUs, since 7.0 under `gpu_data`; a value is a number, or an object of value and unit. "N/A"
+is missing. A line that begins with a date and time dates what follows. The bus and the UUID of `list` and `static`
+are those of the reading that they stand in: `amd-smi metric` names none. Forms: the change log of AMD's amdsmi (6.1
+to 7.0) and its guide "Using AMD SMI". No form is known of a GPU that is gone: it is not listed.
 """
 
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from parsers.reports.tool_reading import ToolReading, moment_of_line, number_of
 from parsers.text.documents import Document, DocumentParser
@@ -59,6 +63,23 @@ _COLUMNS = {
     "total_uncorrectable_count": "ecc_dbe",
     "total_deferred_count": "ecc_deferred",
 }
+# The columns of `amd-smi monitor`, before 7.0 and since.
+_MONITORED = {
+    "POWER": "power_w",
+    "PWR_CAP": "power_cap_w",
+    "GPU_TEMP": "gpu_temp_c",
+    "GPU_T": "gpu_temp_c",
+    "MEM_TEMP": "memory_temp_c",
+    "MEM_T": "memory_temp_c",
+    "SINGLE_ECC": "ecc_sbe",
+    "DOUBLE_ECC": "ecc_dbe",
+    "PCIE_REPLAY": "pcie_replay",
+}
+_TABLE = re.compile(r"\s{0,12}(?:TIMESTAMP\s{1,12})?GPU\s{1,12}[A-Z].{0,400}")
+# A cell of that table: a number and its unit, two numbers and theirs, or a word.
+_NUMBERS = r"(?:\d{1,12}(?:\.\d{1,6})?(?:/ {0,12}\d{1,12}(?:\.\d{1,6})?)?|N/A)"
+_CELL = re.compile(rf"{_NUMBERS}(?: (?:W|°C|%|MHz|GHz|KB|MB|GB|TB|Mb/s))?(?=\s|$)|\S+")
+_MOST_CELLS = 64
 _MOST_COLUMNS = 1000
 _BLOCK = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}", re.ASCII)
 _UUID = re.compile(r"[0-9A-Fa-f-]{8,40}", re.ASCII)
@@ -72,6 +93,7 @@ class _Path:
     section: str = ""
     block: str = ""
     columns: list[str] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)  # of the table of `amd-smi monitor`
 
 
 class AmdSmiParser:
@@ -104,6 +126,13 @@ class AmdSmiParser:
             return found
         if self._path.columns and text[:1].isdigit() and text[:8].partition(",")[0].isdigit():
             return list(self._of_row(text, line))
+        if _TABLE.fullmatch(text[:480]):
+            found = list(self._told())
+            heads = text.split()[:_MOST_CELLS]
+            self._path = _Path(heads=heads if _MONITORED.keys() & set(heads) else [])
+            return found
+        if self._path.heads and text.lstrip()[:1].isdecimal():
+            return list(self._of_table(text, line))
         if (moment := moment_of_line(text, self._context)) is not None:
             found = list(self._told())
             self._time = moment
@@ -149,6 +178,19 @@ class AmdSmiParser:
             said.values.setdefault("bus", said.device.pci)
         yield from said.events(_NAME, self._context.node, self._time)
 
+    def _of_table(self, text: str, line: int) -> Iterator[Event]:
+        cells = _CELL.findall(text[:480])
+        if len(cells) != len(self._path.heads):
+            return
+        row = dict(zip(self._path.heads, cells, strict=True))
+        if not row["GPU"].isdecimal() or len(row["GPU"]) > 3 or row.get("XCP", "0") not in ("0", "N/A"):
+            return
+        said = ToolReading(Device("gpu", index=int(row["GPU"])), line)
+        for head, cell in row.items():
+            if known := _MONITORED.get(head):
+                said.take(known, cell)
+        yield from said.events(_NAME, self._context.node, _since_epoch(row.get("TIMESTAMP")) or self._time)
+
     def _of_document(self, document: Document) -> Iterator[Event]:
         gpu = document.value.get("gpu")
         if isinstance(gpu, bool) or not isinstance(gpu, int) or not 0 <= gpu < 1000:
@@ -165,6 +207,11 @@ class AmdSmiParser:
                 for inner, one in value.items():
                     _take(said, name, inner, one)
         yield from said.events(_NAME, self._context.node, self._time)
+
+
+def _since_epoch(text: str | None) -> datetime | None:
+    """The time of a row that was watched: whole seconds since 1970."""
+    return datetime.fromtimestamp(int(text), UTC) if text and text.isdecimal() and len(text) == 10 else None
 
 
 def _cells(text: str) -> Sequence[str]:
@@ -200,13 +247,14 @@ def _named(device: Device, bdf: str | None, uuid: str | None) -> Device:
 
 FORMAT = Format(
     name=_NAME,
-    description="What AMD's `amd-smi list`, `static` and `metric` show of each GPU, as text, `--json` or `--csv`",
+    description="What AMD's `amd-smi list`, `static`, `metric` (text, `--json`, `--csv`), `monitor` show of each GPU",
     sample='{"gpu_data": [{"gpu": 0, "temperature": {"hotspot": {"value": 45, "unit": "C"}}, '
     '"ecc": {"total_correctable_count": 5, "total_uncorrectable_count": 0}}]}',
     make=AmdSmiParser,
     testimony="machine",
     recognises=re.compile(
-        r"^GPU: \d{1,3}\s*$|^ {8}(?:TOTAL_(?:UN)?CORRECTABLE_COUNT|SOCKET_POWER|HOTSPOT): |^ {4}BDF: [0-9a-f]{4}:"
+        r"^\s*(?:TIMESTAMP\s+)?GPU\s{2,}(?:XCP\s+)?(?:POWER|GPU_T|GPU_TEMP|SINGLE_ECC)\b|^GPU: \d{1,3}\s*$"
+        r"|^ {8}(?:TOTAL_(?:UN)?CORRECTABLE_COUNT|SOCKET_POWER|HOTSPOT): |^ {4}BDF: [0-9a-f]{4}:"
         r"|\"total_(?:un)?correctable_count\": ?(?:\d|\"N/A\")|^gpu,[\w.,]*?\b(?:socket_power|hotspot"
         r"|hotspot_temperature|total_correctable_count)\b|\"socket_power\": ?|\"gpu_data\": ?\[",
         re.ASCII,

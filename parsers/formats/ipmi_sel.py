@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from parsers.reports.tool_reading import MOST_OPEN
 from parsers.text.json_fields import attributes
 from parsers.text.parser import Context, Format
-from parsers.text.stamp import MONTHS
+from parsers.text.stamp import month_of
 from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
 
@@ -221,7 +221,7 @@ def _day(text: str) -> tuple[int, int, int] | None:
             month, day = day, month
         return (year if len(match[3]) == 4 else 2000 + year), month, day
     if match := _NAMED.fullmatch(text):
-        return int(match[3]), MONTHS.get(match[1].lower(), 0), int(match[2])
+        return int(match[3]), month_of(match[1]) or 0, int(match[2])
     match = _WHOLE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 

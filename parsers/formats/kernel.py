@@ -295,7 +295,7 @@ FORMAT = Format(
         r"|\bnv-fabricmanager(?:\[\d{1,10}\])?: "
         r"|nvidia-nvswitch\d+: |\bkernel(?:\[\d+\])?: |^\d{1,5},\d+,\d+,[^;]*;|^(?:<\d+>)?\[ *\d+\.\d{6}\] "
         r"|_TRANSPORT\"? ?[:=] ?\"?kernel|^kern +:\w+ *: |\"(?:syslogtag|tag|PROGRAM)\": ?\"kernel"
-        r"|^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]"
+        r"|^\[[^\W\d_]{1,6}\.? [^\W_]{2,10}\.? +\d{1,2} \d{2}:\d{2}:\d{2} \d{4}\] "
     ),
     signs=_FORMAT_SIGNS,
     reads=is_bare_message,

@@ -6,11 +6,16 @@
     -> {"kind": "accelerator_reading", "device": {"type": "gpu", "index": 0},
         "attributes": {"gpu_temp_c": 43, "power_w": 142, "power_cap_w": 750}, ...}
     GPU[0]          : Temperature (Sensor junction) (C): 41.0
+    GPU[0]:         RAS INFO
+             Block       Status    Correctable Error  Uncorrectable Error
+               UMC        ENABLED                  5                    2
 
-Also as `--json`: one object of cards. The junction is the hottest place of a GPU; where a table shows its edge, that is
+The counts of `--showrasinfo` are since the driver was loaded, the correctable errors first: one version's head names them
+the other way round, and prints them the same. Those of a block that does not count, and a bogus count of the driver, are
+missing. Also as `--json`: one object of cards. The junction is the hottest place of a GPU; where a table shows its edge, that is
 the edge's temperature. What a GPU does not tell ("N/A") is missing; no form is known of a GPU that is gone. A line that
-begins with a date and time dates what follows. Forms: the change log of AMD's rocm_smi_lib (6.1.1) and ROCm's release
-notes (5.0, --showtemp); older tables write `35.0c`.
+begins with a date and time dates what follows. Forms: the change log of AMD's rocm_smi_lib (6.1.1), its showRasInfo()
+and ROCm's release notes (5.0, --showtemp); older tables write `35.0c`.
 """  # noqa: E501  # one real line
 
 import re
@@ -44,6 +49,13 @@ _VALUES = {
     "Current Socket Graphics Package Power (W)": "power_w",
     "Max Graphics Package Power (W)": "power_cap_w",
 }
+_RAS = re.compile(r"GPU\[(?P<gpu>\d{1,3})\]:\s{1,20}RAS INFO\s*", re.ASCII)
+_BLOCK = re.compile(
+    r"\s{1,40}(?P<block>[A-Z][A-Z0-9_]{1,30})\s+(?:ENABLED|SING|MULT|POSITION)\s+(?P<sbe>\d{1,15})\s+(?P<dbe>\d{1,15})\s*",
+    re.ASCII,
+)
+# What the driver counts of each channel of memory that has no counter.
+_BOGUS = 0xFFFF0
 _PCI, _SERIAL = "PCI Bus", "Serial Number"
 
 
@@ -55,6 +67,7 @@ class RocmSmiParser:
         self._time: datetime | None = None
         self._open: dict[int, ToolReading] = {}
         self._sensor = "edge_temp_c"
+        self._blocks: ToolReading | None = None  # whose table of blocks is being read
         self._documents = DocumentParser(self._of_document)
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
@@ -65,6 +78,11 @@ class RocmSmiParser:
         """
         if match := _LINE.fullmatch(text[:200]):
             return list(self._value(int(match["gpu"]), match["name"], match["value"], line))
+        if match := _RAS.fullmatch(text[:80]):
+            return list(self._table(int(match["gpu"]), line))
+        if self._blocks is not None and (match := _BLOCK.fullmatch(text[:200])):
+            _count(self._blocks, match["block"].lower(), int(match["sbe"]), int(match["dbe"]))
+            return []
         if row := _ROW.match(text[:400]):
             return list(self._row(row, line))
         if _HEAD.match(text[:200]):
@@ -97,6 +115,13 @@ class RocmSmiParser:
             return
         _take(self._reading(gpu, line), name, value)
 
+    def _table(self, gpu: int, line: int) -> Iterator[Event]:
+        """The sweep before, where this GPU's blocks were told in it, and room for them."""
+        said = self._open.get(gpu)
+        if said is not None and any(name.startswith("ecc_") for name in said.values):
+            yield from self._told()
+        self._blocks = self._reading(gpu, line)
+
     def _row(self, row: re.Match[str], line: int) -> Iterator[Event]:
         gpu = int(row["gpu"])
         if gpu in self._open and self._sensor in self._open[gpu].values:
@@ -113,6 +138,7 @@ class RocmSmiParser:
     def _told(self) -> Iterator[Event]:
         said = list(self._open.values())
         self._open.clear()
+        self._blocks = None
         for one in said:
             yield from one.events(_NAME, self._context.node, self._time)
 
@@ -124,6 +150,17 @@ class RocmSmiParser:
             said = ToolReading(Device("gpu", index=int(match["gpu"])), document.line)
             _take_all(said, fields)
             yield from said.events(_NAME, self._context.node, self._time)
+
+
+def _count(said: ToolReading, block: str, corrected: int, uncorrected: int) -> None:
+    """The errors of one block, beside the GPU's own, which are the sum."""
+    for name, count in (("ecc_sbe", corrected), ("ecc_dbe", uncorrected)):
+        if count and count % _BOGUS == 0:
+            continue
+        before = said.values.get(name, 0)
+        said.take(name, count + (before if isinstance(before, int) else 0))
+        if count:
+            said.take(f"{name}_{block}", count)
 
 
 def _take_all(said: ToolReading, fields: Mapping[str, Any]) -> None:
@@ -143,12 +180,13 @@ def _take(said: ToolReading, name: str, value: str) -> None:
 
 FORMAT = Format(
     name=_NAME,
-    description="What AMD's `rocm-smi` shows of each GPU: its table, `--showtemp`, `--showpower`, `-a`, `--json`",
+    description="What AMD's `rocm-smi` shows of each GPU: its table, `--showtemp`, `--showrasinfo`, `-a`, `--json`",
     sample="GPU[0]          : Temperature (Sensor junction) (C): 41.0",
     make=RocmSmiParser,
     testimony="machine",
     recognises=re.compile(
-        r"^=+ ROCm System Management Interface =+|^GPU\[\d{1,3}\]\s+: (?:Temperature \(Sensor |PCI Bus: "
+        r"^=+ ROCm System Management Interface =+|^GPU\[\d{1,3}\]:\s+RAS INFO\s*$"
+        r"|^GPU\[\d{1,3}\]\s+: (?:Temperature \(Sensor |PCI Bus: "
         r"|[\w ]+ Package Power \(W\): )|^\{?\s*\"card\d{1,3}\": ?\{(?:\"|\s*$)"
         r"|\"Temperature \(Sensor \w{1,12}\) \(C\)\": ",
         re.ASCII,

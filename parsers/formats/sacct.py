@@ -99,7 +99,9 @@ def _time(stamps: Stamps, row: Row, name: str) -> datetime | None:
         return None
     moment = stamps.iso(text)
     if moment is None:
-        raise ParseError(f"{name} is {text[:40]!r}: sacct writes times as 2025-03-01T00:02:00")
+        raise ParseError(
+            f"{name} is {text[:40]!r}: sacct writes times as 2025-03-01T00:02:00 where SLURM_TIME_FORMAT is not set"
+        )
     return moment
 
 

@@ -87,7 +87,10 @@ class SacctmgrParser:
             return None
         moment = self._stamps.iso(text)
         if moment is None:
-            raise ParseError(f"{names[0]} is {text[:40]!r}: sacctmgr writes times as 2025-03-01T04:05:06")
+            raise ParseError(
+                f"{names[0]} is {text[:40]!r}: sacctmgr writes times as 2025-03-01T04:05:06 "
+                "where SLURM_TIME_FORMAT is not set"
+            )
         return moment
 
 

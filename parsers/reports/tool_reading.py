@@ -30,12 +30,13 @@ _FAULTY = frozenset({"warning", "alarm", "critical", "unknown"})
 
 @dataclass(slots=True)
 class ToolReading:
-    """What was read of one device so far. `line`: the first of it."""
+    """What was read of one device so far. `line`: the first of it; `fault`: why the tool calls it not well."""
 
     device: Device
     line: int
     values: dict[str, Attribute] = field(default_factory=dict)
     health: str | None = None
+    fault: dict[str, Attribute] = field(default_factory=dict)
 
     def take(self, name: str, value: object) -> None:
         """One value under the name that records use; what is no number is missing."""
@@ -55,8 +56,10 @@ class ToolReading:
         base = Event(time, node, source, "accelerator_reading", device=self.device, line=self.line)
         yield with_kind_meaning(replace(base, message=shown, attributes=said))
         if self.health is not None and self.health.lower() in _FAULTY:
-            words = f"health of {self.device.words()}: {self.health}"
-            fault = replace(base, kind="accelerator_health", message=words, attributes={"health": self.health})
+            told = (str(self.fault[name]) for name in ("fault_code", "information") if name in self.fault)
+            words = ": ".join((f"health of {self.device.words()}: {self.health}", *told))
+            why = {"health": self.health, **self.fault}
+            fault = replace(base, kind="accelerator_health", message=words, attributes=why)
             yield with_kind_meaning(fault, self.health.lower())
         count = next((self.values[name] for name in _UNCORRECTED if self.values.get(name)), None)
         if isinstance(count, int | float) and count > 0:

@@ -6,6 +6,7 @@ A line longer than MAX_LINE is cut there. A compressed stream that ends early gi
 """
 
 import itertools
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -56,7 +57,7 @@ def blocks(stream: ByteSource, name: str) -> Iterator[bytes]:
         ReadError: as of `lines`.
     """
     rest, cut = b"", False
-    for chunk in plain(stream, name):
+    for chunk in _without_mark(plain(stream, name)):
         begin = 0
         if cut:  # the end of a line that was given already
             begin = chunk.find(b"\n") + 1
@@ -73,6 +74,12 @@ def blocks(stream: ByteSource, name: str) -> Iterator[bytes]:
             rest, cut = b"", True
     if rest:
         yield rest
+
+
+def _without_mark(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same without the byte order mark that editors and spreadsheets begin a file with."""
+    yield next(chunks, b"").removeprefix(BOM_UTF8)
+    yield from chunks
 
 
 def plain(stream: ByteSource, name: str) -> Iterator[bytes]:

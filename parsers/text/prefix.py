@@ -49,9 +49,9 @@ _POD = re.compile(r"\[pod/\S{1,512}\] ", re.ASCII)
 _BEFORE = {**dict.fromkeys("kumdaslnlcf", _LEVELS), "[": _POD}
 _UPTIME = re.compile(r"\[ *(?P<uptime>\d{1,12}(?:\.\d{1,9})?)(?: <[^>]{0,40}>)?\] ?", re.ASCII)
 _CALLER = re.compile(r"\[ *[TC]\d{1,10}\] ?", re.ASCII)
-_CTIME = re.compile(
-    rf"\[{_DAY} (?P<month>\w{{3}}) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}})\] ?", re.ASCII
-)
+# `dmesg -T` writes the day and the month in the language of whoever calls it.
+_MONTH = r"(?P<month>[^\W\d_]{2,10}\.?|\d{1,2}[月월])"
+_CTIME = re.compile(rf"\[[^\W\d_]{{1,6}}\.? {_MONTH} +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}})\] ?")
 _MINUTE = re.compile(r"\[(?P<month>[A-Z][a-z]{2}) ?(?P<day>\d{1,2}) (?P<minute>\d{2}:\d{2})\] ?", re.ASCII)
 _FABRIC_MANAGER = re.compile(
     rf"\[(?P<month>[A-Z][a-z]{{2}}) (?P<day>\d{{1,2}}) (?P<year>\d{{4}}) (?P<clock>{_CLOCK})\] \[\w{{1,16}}\] ?"
@@ -69,8 +69,12 @@ _FULL = re.compile(
     rf"{_DAY} (?P<date>\d{{4}}-\d{{2}}-\d{{2}} {_CLOCK}) (?P<zone>[A-Z]{{3,5}}|[+-]\d{{2}}(?:\d{{2}})?) ", re.ASCII
 )
 # The month in any language: `Nov`, `kwi`, `févr.`, `11月`.
-_YEARLESS = re.compile(rf"(?P<month>[^\W\d_]{{2,10}}\.?|\d{{1,2}}[月월]) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) ")
+_YEARLESS = re.compile(rf"{_MONTH} +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) ")
 _DATED = re.compile(rf"{_DAY} (?P<month>\w{{3}}) +(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}) (?P<year>\d{{4}}) ")
+# `Nov 20 2026 22:31:54`, `2026 Nov 20 22:31:54`: templates of syslog daemons that add the year.
+_WITH_YEAR = re.compile(
+    rf"(?:(?P<first>\d{{4}}) )?{_MONTH} +(?P<day>\d{{1,2}}),? (?:(?P<year>\d{{4}}),? )?(?P<clock>{_CLOCK}) "
+)
 # What a collector's time may stand before: a line with a prefix of its own.
 _WHOLE = re.compile(
     rf"\[ *\d{{1,12}}\.\d|\[{_DAY} |<\d{{1,3}}>|\d{{1,5}},\d{{1,20}},\d{{1,20}},|[A-Z][a-z]{{2}} +\d{{1,2}} {_CLOCK} ",
@@ -225,8 +229,8 @@ class PrefixReader:
                 return inner._replace(time=inner.time or time)
         elif match := _YEARLESS.match(text):
             time = stamps.yearless(match["month"], match["day"], match["clock"])
-        elif match := _DATED.match(text):
-            time = stamps.dated(match["month"], match["day"], match["clock"], match["year"])
+        elif match := _DATED.match(text) or _WITH_YEAR.match(text):
+            time = _dated(stamps, match)
         elif match := _FULL.match(text):
             time = _zoned(stamps, match["date"], match["zone"])
         elif match := _UNIX.match(text):
@@ -269,6 +273,12 @@ def settle(record: LogRecord) -> LogRecord:
         if match := _REPEATED.match(message):
             repeats, message = int(match[1]), match[2]
     return record._replace(tag=tag, message=message, repeats=repeats)
+
+
+def _dated(stamps: Stamps, match: re.Match[str]) -> datetime | None:
+    """The time of a date with a year, before the month or behind it."""
+    year = match["year"] or match.groupdict().get("first")
+    return None if year is None else stamps.dated(match["month"], match["day"], match["clock"], year)
 
 
 def _zoned(stamps: Stamps, date: str, zone: str) -> datetime | None:

@@ -9,13 +9,33 @@ There is no clock here: year, zone and boot time come from the `Context`.
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from parsers.text.parser import Context
 
-_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-MONTHS = {name: number for number, name in enumerate(_NAMES, start=1)}
+_NAMES = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+# What `dmesg -T` and `journalctl` write under other locales (de, es, fr, it, nl, pt), January first. Languages whose
+# words mean another month elsewhere (`lis`) are not here.
+_ABROAD = (
+    "jan ene janv gen",
+    "feb févr fev fév",
+    "mar mär märz mrz mars mrt",
+    "apr avril avr abr",
+    "mai mei mag may",
+    "jun juin giu",
+    "jul juil lug",
+    "aug août ago",
+    "sep sept set",
+    "okt oct ott out",
+    "nov",
+    "dez déc dic dec",
+)
+_MONTHS = {word: number for number, words in enumerate(_ABROAD, start=1) for word in words.split()}
 # A log may be ahead of the clock that stamped its file by this much before its month counts as last year's.
 SLACK = timedelta(days=1)
 # No log steps back in time by this much.
@@ -25,6 +45,16 @@ MAX_UPTIME_S = 100 * 366 * 86400
 
 _MOST_DIGITS = 9
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?", re.ASCII)
+
+
+@lru_cache(maxsize=256)
+def month_of(text: str) -> int | None:
+    """The number of a month: of its English name or the beginning of that, of a known one of others, of `11月`."""
+    if text[-1:] in ("月", "월"):
+        return int(text[:-1]) if text[:-1].isdecimal() else None
+    word = text.lower().rstrip(".")
+    known = (number for number, name in enumerate(_NAMES, start=1) if len(word) >= 3 and name.startswith(word))
+    return _MONTHS.get(word) or next(known, None)
 
 
 class Stamps:
@@ -62,15 +92,15 @@ class Stamps:
 
     def dated(self, month: str, day: str, clock: str, year: str) -> datetime | None:
         """`Nov` `20` `22:31:19` `2026` in the context's zone."""
-        return self._at(int(year), MONTHS.get(month[:3].lower()), day, clock)
+        return self._at(int(year), month_of(month), day, clock)
 
     def yearless(self, month: str, day: str, clock: str) -> datetime | None:
         """`Nov` `20` `22:31:54.121678`: the year is the context's, or that of the newest moment the log can speak of.
 
         A live log runs on past both: it never steps back by half a year, so where it seems to, a new year has come.
-        None where neither is known, or where the month is neither an English name nor a number (`11月`).
+        None where neither is known, or where the month is neither a known name nor a number (`11月`).
         """
-        number = int(month[:-1]) if month[:1].isdecimal() else MONTHS.get(month[:3].lower())
+        number = month_of(month)
         year, until, last = self._context.year, self._context.until, self._last
         if number is None or (year is None and until is None):
             return None

@@ -13,6 +13,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from parsers.text.parser import OnError, ParseError
 from store.records.event import RecordError, parse_time
@@ -54,10 +55,17 @@ def nodes(lines: Iterable[str], on_error: OnError | None = None) -> Iterator[Nod
     Raises:
         ParseError: the first line names no column `node`.
     """
-    rows = csv.DictReader(_clean(lines), strict=True)
+    texts = _clean(lines)
+    head = next(texts, "")
+    # A spreadsheet of a country that writes 3,5 parts its columns by semicolons.
+    signs = [sign for sign in ",;\t" if sign in head]
+    rows = csv.DictReader(chain((head,), texts), delimiter=signs[0] if len(signs) == 1 else ",", strict=True)
     try:
-        if "node" not in (rows.fieldnames or ()):
-            raise ParseError("the first line names no column `node`: write node,rack,leaf,gpu_model,gpus,driver,...")
+        rows.fieldnames = [name.strip().lower() for name in rows.fieldnames or ()]
+        if "node" not in rows.fieldnames:
+            raise ParseError(
+                f"the first line names no column `node` ({head[:60]!r}): write node,rack,leaf,gpu_model,gpus,driver,..."
+            )
         for row in rows:
             try:
                 yield _node(row)
@@ -131,6 +139,8 @@ def _gpus(text: str | None) -> int | None:
 
 
 SEPARATORS = ("|#", "|")
+# Byte order marks, of UTF-8 and as what is left of UTF-16's.
+_MARKS = "\ufeff\ufffd"
 # A longer record than this is no record: a short row does not swallow the rest of the file.
 MAX_JOINED_LINES = 64
 
@@ -205,6 +215,7 @@ class TableReader:
     def _header(self, text: str) -> bool:
         if self.names and text[:1].isdigit():  # a row's first cell, a job's number: no column has such a name
             return False
+        text = text.lstrip(_MARKS)
         for separator in SEPARATORS:
             names = [name.strip() for name in text.split(separator)]
             if len(names) > 1 and self.is_header(frozenset(names)):

@@ -57,7 +57,8 @@ def key_of(secret: str) -> bytes:
     except ValueError:
         key = b""
     if not secret.startswith(PREFIX) or not 24 <= len(key) <= 64:
-        raise SecretError(f"a webhook secret is {PREFIX} and base64 of 24 to 64 bytes: make one with openssl rand")
+        example = f'echo "{PREFIX}$(openssl rand -base64 32)"'
+        raise SecretError(f"a webhook secret is {PREFIX} and base64 of 24 to 64 bytes: {example} makes one")
     return key
 
 

@@ -1,6 +1,7 @@
 """Jobs of a run, of a moment or of a window, and the nodes that they have."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -82,7 +83,31 @@ def read_jobs(
         query = query.where(_JOBS.c.run == run)
     if window is not None:
         query = query.where(*_within(*window))
-    return [Job(**row) for row in connection.execute(query).mappings()]
+    return _whole(Job(**row) for row in connection.execute(query).mappings())
+
+
+def _whole(jobs: Iterable[Job]) -> list[Job]:
+    """Jobs in the same order; the parts of a heterogeneous one (`4711+0`, `4711+1`) are one job of all their nodes."""
+    found: dict[tuple[object, ...], Job] = {}
+    for job in jobs:
+        number, _plus, part = job.job_id.partition("+")
+        is_part = part.isdecimal()
+        key = (job.run, number, job.submit, job.start) if is_part else (job.job_id, job.submit, job.start)
+        first = found.get(key)
+        found[key] = _with_part(first, job) if is_part and first is not None else job
+    return list(found.values())
+
+
+def _with_part(job: Job, part: Job) -> Job:
+    """A job and one more part of it: it ends with the last, and by a node's fault where one of them does."""
+    ends = None if job.end is None or part.end is None else max(job.end, part.end)
+    return replace(
+        job,
+        state=part.state if part.state.startswith("NODE_FAIL") else job.state,
+        end=ends,
+        nodes=None if job.nodes is None or part.nodes is None else job.nodes + part.nodes,
+        node_list=",".join(filter(None, (job.node_list, part.node_list))),
+    )
 
 
 def _query() -> sa.Select[Any]:
@@ -111,7 +136,7 @@ def jobs_of_runs(connection: sa.Connection, runs: Sequence[str]) -> dict[str, li
     found: dict[str, list[Job]] = {}
     for row in connection.execute(_query().where(is_one_of(connection, _JOBS.c.run, runs))):
         found.setdefault(row.run, []).append(Job(**row._mapping))
-    return found
+    return {run: _whole(jobs) for run, jobs in found.items()}
 
 
 def job_marks(connection: sa.Connection, runs: Sequence[str] | None = None) -> dict[str, str]:

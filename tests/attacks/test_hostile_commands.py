@@ -56,6 +56,7 @@ RUNS = (
     "deploy write EVIL FOLDER/units",
     "policy check FOLDER/EVIL", "rules check FOLDER/EVIL", "parse kernel FOLDER/EVIL", "parse EVIL FOLDER/kern.log",
     "parse kernel FOLDER/kern.log", "parse auto FOLDER/kern.log", "ingest FOLDER/EVIL --db DB",
+    "ingest FOLDER --db DB --tz EVIL",
     "health EVIL --server http://127.0.0.1:9 --timeout 1", "links --EVIL", "EVIL", "backtest --EVIL",
     "consume --EVIL", "dashboard --EVIL", "demo --EVIL", "serve --EVIL", "sidecar --EVIL", "simulate --EVIL",
     "train --EVIL", "study FOLDER/EVIL", "check EVIL --db DB", "outages --db DB", "outages --json --db DB",

@@ -11,6 +11,9 @@ from ingest.small_archive import OPENSM, build
 from cli.archive.parts import FileRecords
 from cli.archive.writer import Writer
 from cli.main import foreshock
+from store.database.connections import open_database
+from store.events.event_pages import EventWindow, read_events
+from store.records.event import Event
 
 
 def ingest(*arguments: str) -> Result:
@@ -41,7 +44,12 @@ def test_json_gives_the_same_to_programs(tmp_path: Path) -> None:
     assert told["total"] == {"files": 12, "broken": 1, "records": 160, "new": 160, "known": 0, "skipped": 0}
     assert [row["part"] for row in told["parts"]][:2] == ["nodes", "topology"]
     assert told["troubles"] == [
-        {"file": "kernel/gpu-003.log", "detail": "it is no text: replace it with the log itself", "broken": True}
+        {
+            "file": "kernel/gpu-003.log",
+            "detail": "it is no text: replace it with the log itself",
+            "broken": True,
+            "doubtful": False,
+        }
     ]
     assert told["incidents"] > 0
     assert "Broken: kernel/gpu-003.log: it is no text" in result.stderr
@@ -73,6 +81,118 @@ def test_the_year_of_dates_without_one_is_told(tmp_path: Path) -> None:
     assert "without a year" not in ingest(str(root), "--year", "2025", "--db", f"sqlite:///{tmp_path / 'y.db'}").stdout
 
 
+def test_times_without_a_zone_are_of_the_zone_that_is_given(tmp_path: Path) -> None:
+    """Slurm's tables and opensm's log print local time; a log that says its zone keeps it. UTC is taken aloud."""
+    root, url = build(tmp_path / "a"), f"sqlite:///{tmp_path / 'x.db'}"
+    assert (
+        "jobs.csv may bear times without a zone: UTC is taken (--tz says another)"
+        in ingest(str(root), "--db", url).stdout
+    )
+    local = f"sqlite:///{tmp_path / 'y.db'}"
+    assert "without a zone" not in ingest(str(root), "--db", local, "--tz", "America/New_York").stdout
+    times = [
+        {event.source: event.time.hour for event in events_of(one) if event.kind in ("outage", "port_removed", "xid")}
+        for one in (url, local)
+    ]
+    assert times[1] == {**times[0], "sacctmgr": times[0]["sacctmgr"] + 5, "opensm": times[0]["opensm"] + 5}
+
+
+def test_a_zone_that_comes_too_late_is_told_of(tmp_path: Path) -> None:
+    """What was taken as UTC is not read again: the same command with --tz would seem to have mended it."""
+    root, url = build(tmp_path / "a"), f"sqlite:///{tmp_path / 'x.db'}"
+    first = ingest(str(root), "--db", url, "--tz", "UTC").stdout
+    assert "take a new database" not in first
+    assert ingest(str(root), "--db", url, "--tz", "Europe/Berlin").stdout.endswith(
+        "nothing was new, and what was taken before keeps its zone: for --tz to hold take a new database\n"
+    )
+
+
+def test_a_zone_that_is_none_is_bad_input(tmp_path: Path) -> None:
+    """Exit 2 with what would do, and no database is made."""
+    result = ingest(str(build(tmp_path / "a")), "--db", f"sqlite:///{tmp_path / 'x.db'}", "--tz", "Mars")
+    assert result.exit_code == 2
+    assert "no time zone 'Mars': use a name such as UTC or Europe/Berlin" in result.stderr
+    assert not (tmp_path / "x.db").exists()
+
+
+def test_a_log_without_times_is_told_of(tmp_path: Path) -> None:
+    """What `dmesg` wrote a month ago would seem to have happened at the archive's end."""
+    root = build(tmp_path / "a")
+    (root / "kernel/gpu-002.log").write_text("[   77.1] NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus.\n")
+    result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Doubtful: kernel/gpu-002.log: none of its lines bears a time: its 1 events count")
+    assert "journalctl _TRANSPORT=kernel -o short-iso-precise" in result.stderr
+
+
+def test_a_log_whose_xids_are_of_no_known_form_is_told_of(tmp_path: Path) -> None:
+    """A site's own template of syslog: without a word the node would seem to be well."""
+    root = build(tmp_path / "a")
+    line = "@2025-03-01 04h05 kern gpu-002 NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus.\n"
+    (root / "kernel/gpu-002.log").write_text(line * 3)
+    result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.stderr.startswith(
+        "Doubtful: kernel/gpu-002.log: 3 of its lines hold 'NVRM: Xid' and none is read as the kernel's, the first is"
+        " '@2025-03-01 04h05 kern gpu-002 NVRM: Xid"
+    )
+
+
+def test_a_log_of_another_host_is_told_of(tmp_path: Path) -> None:
+    """Its lines name their host and count for that, not for the node that the file is named for."""
+    root = build(tmp_path / "a")
+    (root / "kernel/gpu-002.log").write_text((root / "kernel/gpu-001.log").read_text())
+    told = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}").stderr
+    assert told == (
+        "Doubtful: kernel/gpu-002.log: it is named for gpu-002, and its lines are of gpu-001: they count for gpu-001\n"
+    )
+
+
+def test_a_host_under_two_names_is_told_of(tmp_path: Path) -> None:
+    """Two nodes of one short name are never mixed up, so each would have half of the host's past."""
+    root = build(tmp_path / "a")
+    with (root / "nodes.csv").open("a") as file:
+        file.write("gpu-002.cluster.local,r01,leaf-01,H100-SXM,8,550.90.07,,\n")
+    told = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}").stderr
+    assert told.startswith("Doubtful: nodes.csv: gpu-002 and gpu-002.cluster.local count as two nodes")
+
+
+def test_a_node_of_two_rows_is_told_of(tmp_path: Path) -> None:
+    """The last one counts: a rack that was right would be gone without a word."""
+    (tmp_path / "nodes.csv").write_text("node,rack\na,r1\na,r2\n")
+    told = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}").stderr
+    assert told == "Doubtful: nodes.csv: a has several rows, of which the last counts: leave the others out\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_tables_of_slurm_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    """Editors and shells of other systems write one, and lines that end in CR LF; `sacct -p` ends rows in a bar."""
+    root = build(tmp_path / "a")
+    for name in ("jobs.csv", "outages.csv"):
+        rows = (root / name).read_text().splitlines()
+        (root / name).write_bytes("".join(f"{row}|\r\n" for row in rows).encode(encoding))
+    result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
+    assert result.stderr == ""
+    assert "160 records (160 new, 0 known, 0 skipped)" in result.stdout
+
+
+def test_the_topology_s_hosts_are_known_by_their_fqdn(tmp_path: Path) -> None:
+    """Without `nodes.csv` too: a log of the FQDN and the subnet manager's host are one node."""
+    root = build(tmp_path / "a")
+    (root / "nodes.csv").unlink()
+    log = (root / "kernel/gpu-001.log").read_text()
+    (root / "kernel/gpu-001.log").write_text(log.replace("gpu-001 kernel", "gpu-001.cluster.local kernel"))
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    assert ingest(str(root), "--db", url).exit_code == 0
+    assert {event.node for event in events_of(url) if event.kind == "xid"} == {"gpu-001", "gpu-002"}
+
+
+def events_of(url: str) -> list[Event]:
+    """Every event of a database."""
+    engine = open_database(url)
+    with engine.connect() as connection:
+        return list(read_events(connection, EventWindow()))
+
+
 def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And it does: what was read before is known the next time."""
     root, database = build(tmp_path / "a"), f"sqlite:///{tmp_path / 'x.db'}"
@@ -102,7 +222,7 @@ def test_files_that_nothing_reads_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("node,gpus\na,8\n")
     database = f"sqlite:///{tmp_path / 'x.db'}"
     result = ingest(str(tmp_path), "--db", database)
-    assert "Not read: kernel/gpu-001.log.1 and 2 more" in result.stderr
+    assert "Not read: kernel/gpu-001.log.1, outage.csv, telemetry/day.csv: no file of an archive" in result.stderr
     told = orjson.loads(ingest(str(tmp_path), "--db", database, "--json").stdout)
     assert told["unread"] == ["kernel/gpu-001.log.1", "outage.csv", "telemetry/day.csv"]
 

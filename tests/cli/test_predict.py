@@ -102,6 +102,13 @@ def test_backtest_for_people_shows_the_baselines_beside_the_model(url: str) -> N
     assert "false cordons" in out
 
 
+def test_a_backtest_of_few_outages_says_that_it_says_little(url: str) -> None:
+    """One row that was foreseen makes a perfect ranking; of many nothing is said."""
+    few = good("backtest", "--db", url, "--test-start", format_time(day(56)), "--fold-days", "40")
+    assert "such rows the figures say little: load a longer history or more nodes\n" in few
+    assert "say little" not in good("backtest", "--db", url, "--horizon-h", "168", "--fold-days", "40")
+
+
 def test_backtest_at_given_moments(url: str, tmp_path: Path) -> None:
     """Times of a file, comments and a heading left out."""
     moments, scores = tmp_path / "moments", tmp_path / "scores.csv"

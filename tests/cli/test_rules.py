@@ -24,14 +24,14 @@ def rules(tmp_path: Path) -> Path:
     return path
 
 
-def url_with_an_event(tmp_path: Path) -> str:
-    """A database in which an Xid 79 happened just now."""
+def url_with_an_event(tmp_path: Path, time: datetime | None = None) -> str:
+    """A database in which an Xid 79 happened, just now where nothing else is said."""
     url = f"sqlite:///{tmp_path / 'f.db'}"
     engine = open_database(url)
     migrate(engine)
     now = datetime.now(UTC)
     with writing(engine).begin() as connection:
-        fault = Event(now, "n", "kernel", "xid", 79, "fatal", "hardware", "reboot_node")
+        fault = Event(time or now, "n", "kernel", "xid", 79, "fatal", "hardware", "reboot_node")
         append_events(connection, [fault], received=now)
         note_rules(connection, "v1", "a\nb\n", datetime(2026, 3, 1, tzinfo=UTC))
     engine.dispose()
@@ -54,6 +54,29 @@ def test_a_file_is_checked_and_its_effect_is_told(tmp_path: Path, rules: Path) -
     assert "warning hardware reboot_node" in out
     found = json.loads(run("rules", "check", str(rules), "--json")[1])
     assert (found["faults"], found["patterns"], found["changes"]) == (1, 1, [])
+
+
+def test_the_days_looked_at_end_with_the_newest_event(tmp_path: Path, rules: Path) -> None:
+    """An archive's last days may be long past; since when was looked is told."""
+    url = url_with_an_event(tmp_path, datetime(2024, 3, 30, tzinfo=UTC))
+    out = run("rules", "check", str(rules), "--db", url)[1]
+    assert "events of the last 28 days, since 2024-03-02 00:00Z, that it judges otherwise: 1\n" in out
+    found = json.loads(run("rules", "check", str(rules), "--db", url, "--json")[1])
+    assert (found["since"], len(found["changes"])) == ("2024-03-02T00:00:00Z", 1)
+
+
+def test_a_kind_that_no_event_has_is_told(tmp_path: Path) -> None:
+    """A rule for it would hold and never judge anything; the kinds of the site's own patterns are known."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "faults: [{kind: xidd, severity: info}, {kind: stall, severity: info}, {kind: fabricmanager_nvswitch,"
+        " severity: info}]\npatterns: [{name: stall, match: stalled}]"
+    )
+    found = CliRunner().invoke(foreshock, ["rules", "check", str(path)])
+    assert found.exit_code == 0
+    assert found.stderr == (
+        f"Doubtful: {path}: faults: no event that is known here is of the kind 'xidd': did you mean 'xid'?\n"
+    )
 
 
 def test_a_file_that_does_not_hold_is_refused_in_one_sentence(rules: Path) -> None:

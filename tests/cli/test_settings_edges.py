@@ -183,6 +183,7 @@ def test_a_record_is_filled_from_a_mapping() -> None:
         ({"name": "a", "inner": {"share": "x"}}, "f, inner, share: expected a finite number"),
         ({"name": "a", "inner": {"shares": 1}}, "f, inner: unknown key 'shares': did you mean 'share'"),
         ({"nam": "a"}, "f: unknown key 'nam': did you mean 'name'"),
+        ({"name": "a", "inner": {"xyz": 1}}, "f, inner: unknown key 'xyz': known are share"),
         (["name"], "f: expected keys and values"),
     ],
 )

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from fault_events import at, iteration, job, lost_port, program_error, xid
 
 from diagnosis.causes.explanation import MOST, explain
-from diagnosis.causes.stop import LONGEST, Stoppage, ended, stop_of
+from diagnosis.causes.stop import LONGEST, Stoppage, ended, starts_without_work, stop_of
 from diagnosis.causes.stored_scene import read_scene
 from diagnosis.incidents.incident import coalesce
 from diagnosis.incidents.incidents_table import update_incidents, with_blast_radius
@@ -249,3 +249,41 @@ def test_what_the_program_says_is_told_with_its_verdict(engine: sa.Engine) -> No
     first = explained(engine)[0]
     assert (first.cause_class, first.name, first.cause) == ("application", "llm", "application")
     assert "ValueError: bad token" in first.reason
+
+
+@pytest.mark.parametrize(
+    ("state", "first"), [("NODE_FAIL", "unknown"), ("BOOT_FAIL", "unknown"), ("FAILED", "application")]
+)
+def test_a_job_that_slurm_ended_for_a_node_is_not_put_down_to_its_program(
+    any_engine: sa.Engine, state: str, first: str
+) -> None:
+    """Nothing else is seen: then nobody knows which node and why, and the reason has the scheduler's word."""
+    told(any_engine, [iteration(80), iteration(90)], [job(0, 700, state)])
+    likeliest, *others = explained(any_engine)
+    assert likeliest.cause_class == first
+    if first == "unknown":
+        assert f"the scheduler says that a node failed ({state})" in likeliest.reason
+        against = [one.text for other in others if other.cause_class == "application" for one in other.evidence_against]
+        assert f"the scheduler says that a node failed: {state}" in against
+
+
+def test_a_thousand_failed_starts_are_asked_for_at_once(any_engine: sa.Engine) -> None:
+    """The stop before them is found, and each of them told, by as many questions as for one."""
+    told(any_engine, [iteration(80), iteration(90)], [job(0, 700, "FAILED"), job(750, None, "RUNNING", number=2)])
+    few = starts_told(any_engine)
+    begins = range(10_000, 10_000 + 1_000 * 20, 20)
+    told(any_engine, [], [job(begin, begin + 9, "FAILED", number=begin) for begin in begins])
+    many = starts_told(any_engine)
+    assert [number for number, _ in (few, many)] == [1, 1001]
+    assert few[1] == many[1]
+
+
+def starts_told(engine: sa.Engine) -> tuple[int, int]:
+    """How many starts without work are told after the stop, which is at 700 s, and by how many statements."""
+    asked: list[object] = []
+    with engine.begin() as connection:
+        sa.event.listen(connection, "before_cursor_execute", lambda *given: asked.append(given[2]))
+        found = stop_of(connection, "llm", None)
+        assert found is not None
+        assert found.end == at(700)
+        return len(starts_without_work(connection, found)), len(asked)

@@ -133,6 +133,14 @@ def test_a_compressed_log_reads_as_a_plain_one(tmp_path: Path, pack: object) -> 
     assert [event.code for event in plain] == [event.code for event in packed] == [79, 31]
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_first_line_counts_behind_a_byte_order_mark_too(tmp_path: Path, pack: object) -> None:
+    """An editor of another system saved the log: its first line is a fault as any other."""
+    assert callable(pack)
+    (tmp_path / "n.log").write_bytes(pack(KERNEL.format(node="n").encode("utf-8-sig")))
+    assert [event.code for event in read_part(part(tmp_path / "n.log"), Context()).events] == [79, 31]
+
+
 def test_what_came_before_the_end_of_a_cut_file_is_kept(tmp_path: Path) -> None:
     """A gzip file that was copied halfway."""
     whole = gzip.compress(KERNEL.format(node="n").encode() + os.urandom(300_000).hex().encode())
@@ -141,6 +149,15 @@ def test_what_came_before_the_end_of_a_cut_file_is_kept(tmp_path: Path) -> None:
     assert [event.code for event in records.events] == [79, 31]
     assert records.broken is not None
     assert "copy it anew" in records.broken
+
+
+def test_a_small_cut_file_keeps_what_came_before_the_end_too(tmp_path: Path) -> None:
+    """The log of a quiet node is shorter than what is looked at to tell text from a binary."""
+    whole = gzip.compress(KERNEL.format(node="n").encode() + b"2025-03-03T00:00:00+00:00 n kernel: x\n" * 9)
+    (tmp_path / "n.log.gz").write_bytes(whole[:-12])
+    records = read_part(part(tmp_path / "n.log.gz"), Context())
+    assert [event.code for event in records.events] == [79, 31]
+    assert records.broken is not None
 
 
 def test_an_unreadable_file_is_told_of(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,59 @@ def test_a_line_of_date_and_time_dates_what_follows() -> None:
     assert first.time is None
     assert second.time is not None
     assert second.time.isoformat() == "2026-09-05T10:00:00+00:00"
+
+
+def test_a_page_of_health_tells_what_the_npu_has() -> None:
+    """The NPU is that of the command above it, else not known; the code with mind-cluster's way to handle it."""
+    well, alarm, fault, warning, *_ = of_fixture("npu_smi/health.txt")
+    assert (well.kind, well.device.index, well.attributes) == ("accelerator_reading", 0, {"health": "OK"})
+    assert (alarm.device.index, fault.device.index, warning.device.index) == (5, 5, None)
+    assert (fault.kind, fault.severity, fault.action) == ("accelerator_health", "error", "run_diagnostics")
+    assert (fault.attributes["fault_code"], fault.attributes["handling"]) == ("80E01801", "restart_business")
+    assert fault.message.startswith("health of npu 5: Alarm: 80E01801: node type=SOC")
+
+
+def test_a_page_of_health_is_not_that_of_the_npu_before() -> None:
+    """A page of another kind that names its NPU says nothing of whose health is asked next."""
+    found = read("npu_smi", "NPU ID    : 3", "HBM Double Bit Error Count   : 0", "Health Status    : Alarm")
+    assert [event.device.index for event in found] == [3, None, None]
+
+
+def test_the_errors_of_an_amd_gpu_s_blocks_are_added_up() -> None:
+    """Those that it could not correct warn; a block that does not count and a bogus count of the driver are missing."""
+    found = of_fixture("rocm_smi/ras.txt")
+    assert [(event.kind, event.device.index) for event in found] == [
+        ("accelerator_reading", 0), ("accelerator_ecc", 0), ("accelerator_reading", 2)
+    ]  # fmt: skip
+    assert found[0].attributes == {"ecc_sbe": 5, "ecc_dbe": 2, "ecc_sbe_df": 5, "ecc_dbe_df": 2}
+    assert found[2].attributes == {"ecc_sbe": 12, "ecc_sbe_umc": 12, "ecc_dbe": 0}
+    bogus = ("GPU[0]: \tRAS INFO", "           UMC        ENABLED            3145680              1048560")
+    assert read("rocm_smi", *bogus) == []
+
+
+def test_a_second_table_of_blocks_begins_the_next_sweep() -> None:
+    """Counts of two sweeps are not added."""
+    table = ("GPU[0]: \tRAS INFO", "           UMC        ENABLED                  7                    0")
+    assert [event.attributes["ecc_sbe"] for event in read("rocm_smi", *table, *table)] == [7, 7]
+
+
+def test_amd_s_monitor_is_read_by_the_heads_of_its_columns() -> None:
+    """Of any version; its table of processes and the partitions but the first tell nothing of a GPU."""
+    found = of_fixture("amd_smi/monitor.txt")
+    assert [(event.line, event.kind, event.device.index) for event in found] == [
+        (2, "accelerator_reading", 0),
+        (9, "accelerator_reading", 0),
+        (10, "accelerator_reading", 1),
+        (12, "accelerator_reading", 0),
+        (12, "accelerator_ecc", 0),
+        (15, "accelerator_reading", 3),
+    ]
+    assert found[0].attributes == {
+        "power_w": 199,
+        "gpu_temp_c": 103,
+        "memory_temp_c": 84,
+        "ecc_sbe": 0,
+        "ecc_dbe": 0,
+        "pcie_replay": 3,
+    }
+    assert found[-1].time == datetime(2025, 1, 1, tzinfo=UTC)

@@ -25,6 +25,14 @@ def test_missing_columns_are_unknown_and_others_passed_over() -> None:
     assert found == [Node("04f8c94e-7972", in_service_since=datetime(2024, 1, 1, tzinfo=UTC))]
 
 
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_a_spreadsheet_may_part_its_columns_otherwise(sign: str) -> None:
+    """By semicolons where a comma is in numbers, or by tabs, with a byte order mark and any capitals."""
+    row = "gpu-017,r03,leaf-02,H100-SXM,8,550.90.07,2025-01-01T00:00:00Z,\r"
+    found = list(nodes([f"\ufeff{HEAD.title()}".replace(",", sign), row.replace(",", sign)]))
+    assert found == list(nodes([HEAD, row]))
+
+
 @pytest.mark.parametrize("row", [",r1,,,8,,,", "a,,,,eight,,,", "a,,,,-1,,,", "a,,,,99999,,,", "a,,,,8,,soon,"])
 def test_a_broken_row_is_told_of_and_the_rest_goes_on(row: str) -> None:
     """By the number of its line."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsers.text.parser import Context
-from parsers.text.stamp import Stamps
+from parsers.text.stamp import Stamps, month_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIRST, LAST = (datetime(year, 1, 1, tzinfo=UTC).replace(tzinfo=None) for year in (1990, 2030))
@@ -87,6 +87,32 @@ def test_without_year_and_newest_moment_there_is_no_time() -> None:
 def test_what_is_no_date_gives_none(month: str, day: str, clock: str) -> None:
     """A month in another language, a day that is not there, no clock."""
     assert Stamps(Context(year=2026)).yearless(month, day, clock) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (1, "Jan janv. ene gen January"),
+        (2, "Feb févr. fev"),
+        (3, "Mar Mär mrt mars Mrz"),
+        (5, "May Mai mei mag"),
+        (6, "Jun juin giu"),
+        (7, "Jul juil. lug"),
+        (8, "Aug août ago"),
+        (9, "Sep Sept sept. set"),
+        (10, "Oct Okt ott out 10月"),
+        (12, "Dec Dez déc. dic"),
+    ],
+)
+def test_a_month_is_known_in_the_languages_that_agree(number: int, words: str) -> None:
+    """A tool writes it as its caller's locale has it: unknown, the line took the time of the one before it."""
+    assert {month_of(word) for word in words.split()} == {number}
+
+
+@pytest.mark.parametrize("word", ["kwi", "lis", "marras", "Xyz", "123", "Ma", "", "月"])
+def test_a_month_that_may_be_another_one_is_none(word: str) -> None:
+    """Polish `lis` is November, the Croats' October; Finnish `marras` only begins as March does."""
+    assert month_of(word) is None
 
 
 def test_29_february_is_found_in_its_leap_year() -> None:

@@ -145,7 +145,7 @@ def test_no_header_says_what_to_run() -> None:
 def test_what_is_no_time_is_an_error() -> None:
     """It names the column."""
     assert sacct(HEADER, JOB.replace("2025-03-01T00:02:00", "yesterday"))[1] == [
-        "2: Start is 'yesterday': sacct writes times as 2025-03-01T00:02:00"
+        "2: Start is 'yesterday': sacct writes times as 2025-03-01T00:02:00 where SLURM_TIME_FORMAT is not set"
     ]
 
 

@@ -1,5 +1,6 @@
 """Which nodes a job runs on, as far as anybody tells."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,7 +9,7 @@ import sqlalchemy as sa
 from store.database.connections import writing
 from store.events.append import append_jobs
 from store.records.job import Job
-from store.runs.jobs import busy_nodes, running_jobs
+from store.runs.jobs import busy_nodes, jobs_of_runs, read_jobs, running_jobs
 
 NOW = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -42,3 +43,23 @@ def test_the_nodes_of_running_jobs_are_busy(any_engine: sa.Engine, jobs: list[Jo
         assert busy_nodes(connection, NOW, DAY) == busy
         running = {node for _job, _run, nodes in running_jobs(connection, NOW) for node in nodes}
     assert running == (busy or set())
+
+
+def test_the_parts_of_a_heterogeneous_job_are_one_job(any_engine: sa.Engine) -> None:
+    """It ends once, with its last part, on all its nodes; parts of another name or start stay, and tasks of arrays."""
+    parts = [
+        replace(job("7+0", 5, 2, "n[1-2]"), state="CANCELLED"),
+        replace(job("7+1", 5, 1, "m1"), state="NODE_FAIL", nodes=1),
+        replace(job("7+2", 5, 1, "k1"), run="other"),
+        replace(job("7+0", 1, None, "n[1-2]"), state="RUNNING"),
+        job("8_1", 5, 2, "a"),
+        job("8_2", 5, 2, "b"),
+    ]
+    with writing(any_engine).begin() as connection:
+        append_jobs(connection, parts)
+    with any_engine.connect() as connection:
+        found = read_jobs(connection, "run")
+        assert jobs_of_runs(connection, ["run"]) == {"run": found}
+        assert [one.job_id for one in read_jobs(connection)] == ["7+0", "7+2", "8_1", "8_2", "7+0"]
+    whole = replace(parts[0], state="NODE_FAIL", end=NOW - HOUR, nodes=3, node_list="n[1-2],m1")
+    assert found == [whole, parts[4], parts[5], parts[3]]
