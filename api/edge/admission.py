@@ -139,8 +139,11 @@ class Slots:
         self._free = asyncio.Semaphore(self.limit)
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def held(self, patience: float = 1.0) -> AsyncIterator[None]:
         """A slot for as long as the block lasts.
+
+        Args:
+            patience: so many times as long, and as many others before it, may it wait as one usually may.
 
         Raises:
             Problem: 503, there was none in time.
@@ -148,7 +151,7 @@ class Slots:
         began = asyncio.get_running_loop().time()
         free = self._free  # of the limit as it is now: another one has slots of its own
         if free.locked():
-            await self._wait(free)
+            await self._wait(free, patience)
         else:
             await free.acquire()
         self.metrics.slot_wait.labels(self.kind).observe(asyncio.get_running_loop().time() - began)
@@ -165,12 +168,12 @@ class Slots:
         if limit != self.limit:
             self.limit, self._free = limit, asyncio.Semaphore(limit)
 
-    async def _wait(self, free: asyncio.Semaphore) -> None:
-        if self.waiting >= self.limit * WAITING_PER_SLOT:
+    async def _wait(self, free: asyncio.Semaphore, patience: float) -> None:
+        if self.waiting >= self.limit * WAITING_PER_SLOT * patience:
             raise self._refusal()
         self.waiting += 1
         try:
-            async with asyncio.timeout(self.wait_s):
+            async with asyncio.timeout(self.wait_s * patience):
                 await free.acquire()
         except TimeoutError:
             raise self._refusal() from None

@@ -146,6 +146,8 @@ class RecordBatch(Protocol):
 SendingRoute = Callable[[Caller, State, bytes], RecordBatch]
 # What came of so many is told from where it stands: a hop to another thread costs more.
 _FEW_RECORDS = 100
+# While the database keeps up it is the processor that is short. Who is sent away then comes back with more, later.
+_PATIENCE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,7 @@ def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], R
                     body = small_body(request, packed)
                     sent = None if body is None else send(caller, state, body)
             if sent is None:
-                async with edge.writes.held():
+                async with edge.writes.held(_PATIENCE if keeps_up(state, edge) else 1.0):
                     await stay(request)
                     sent = await run_in_threadpool(lambda: send(caller, state, unpack(request, state, packed)))
                     if sent.written is not None and not keeps_up(state, edge):

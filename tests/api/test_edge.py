@@ -174,6 +174,33 @@ def test_a_slot_that_does_not_come_in_time_is_a_503_and_lost_to_nobody() -> None
     asyncio.run(scene())
 
 
+def test_who_is_patient_waits_where_others_are_refused() -> None:
+    """Longer, and behind more of them."""
+
+    async def scene() -> None:
+        slots = Slots("write", 1, 0.001, Metrics())
+        slots.waiting = WAITING_PER_SLOT  # of whom none counts for the slot itself
+
+        async def work() -> None:
+            async with slots.held(patience=1e6):
+                pass
+
+        async with slots.held():
+            patient = asyncio.ensure_future(work())
+            with pytest.raises(Problem):
+                async with slots.held():
+                    pass
+            slots.waiting -= WAITING_PER_SLOT
+            with pytest.raises(Problem):  # it has waited for its time, and the patient one longer than that
+                async with slots.held():
+                    pass
+            assert not patient.done()
+        await patient
+        assert slots.waiting == 0
+
+    asyncio.run(scene())
+
+
 @pytest.mark.parametrize(("queue", "most"), [(0.0, 1), (0.5, 3), (1.0, 5), (7.0, 5), (-1.0, 1)])
 def test_the_wait_grows_with_the_queue_and_differs(queue: float, most: int) -> None:
     """Seconds, whole."""

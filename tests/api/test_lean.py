@@ -199,6 +199,22 @@ def test_a_small_body_needs_no_slot_while_the_database_keeps_up(
         assert client.post(f"/api/v1/{path}", json=[record] * 300).status_code == 200
 
 
+def test_a_large_body_waits_longer_for_its_slot_while_the_database_keeps_up(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is sent away comes back with more, later: so where only the processor is short, nobody is."""
+    given: list[float] = []
+    held = app.state.edge.writes.held
+    monkeypatch.setattr(
+        type(app.state.edge.writes), "held", lambda _self, patience=1.0: given.append(patience) or held()
+    )
+    with TestClient(app) as client:
+        for keeps_up in (True, False):
+            monkeypatch.setattr("api.edge.middleware.keeps_up", lambda *_, keeps_up=keeps_up: keeps_up)
+            assert client.post("/api/v1/events", json=[EVENT] * 300).status_code == 200
+    assert given == [4.0, 1.0]
+
+
 @pytest.mark.parametrize(
     "body",
     [b"[" + b"{}," * 400 + b"{}]", b"{}\n" * 400, b"[" + b"1," * 4000 + b"1]", b" " * 17_000],
