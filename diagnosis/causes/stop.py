@@ -71,7 +71,7 @@ def stop_of(connection: sa.Connection, run: str | None, at: datetime | None) -> 
             return _of_job(connection, running[-1], at)
     ended = [job for job in jobs if _ended_badly(job) and (at is None or (job.end is not None and job.end <= at))]
     newest = max(ended, key=_end_of, default=None)
-    at_work = _at_work(connection, run) if run is not None else frozenset()
+    at_work = _at_work(connection, jobs) if run is not None else frozenset()
     worked = max((job for job in ended if (job.job_id, job.start) in at_work), key=_end_of, default=None)
     newest = worked or newest
     if at is None:
@@ -150,13 +150,18 @@ def _last_iteration(connection: sa.Connection, job: Job, end: datetime) -> datet
     return found
 
 
-def _at_work(connection: sa.Connection, run: str) -> frozenset[tuple[str, datetime | None]]:
+def _at_work(connection: sa.Connection, attempts: Sequence[Job]) -> frozenset[tuple[str, datetime | None]]:
     """Number and start of the attempts of a run that made iterations: one question, however often it was started."""
-    jobs, events = schema.jobs.c, schema.events.c
+    if not attempts:
+        return frozenset()
+    run, jobs, events = attempts[0].run, schema.jobs.c, schema.events.c
+    since = min(job.start for job in attempts if job.start is not None)
+    until = max(job.end or _NEVER for job in attempts)
     printed = sa.exists(
         sa.select(sa.literal(1)).where(
             events.run == run,
             events.kind == "iteration",
+            events.time.between(since, until),  # as values, by which the database leaves out other days
             events.time >= jobs.start,
             events.time <= sa.func.coalesce(jobs.end, sa.literal(_NEVER, schema.UtcTime())),
             events.time != events.received,  # stored with the moment of receipt: the line bears no time
@@ -174,7 +179,7 @@ def starts_without_work(connection: sa.Connection, stop: Stoppage) -> list[Job]:
     if stop.run is None:
         return []
     jobs = [job for job in read_jobs(connection, stop.run) if job.start is not None]
-    at_work = _at_work(connection, stop.run)
+    at_work = _at_work(connection, jobs)
     if not any(job.end == stop.end and (job.job_id, job.start) in at_work for job in jobs):
         return []
     later = [job for job in jobs if (job.start or stop.end) >= stop.end and (job.end is None or _ended_badly(job))]
