@@ -160,7 +160,7 @@ _NO_LEAK = re.compile(rf"present|presence|absent|enabled|disabled|informational|
 # States that say something together with their sensor's name alone: `CATERR`, `State Asserted`.
 _BY_NAME = re.compile(r"(?:state|limit|transition|predictive) |$", re.IGNORECASE)
 # Words of a state that say by themselves that it is over.
-_ENDED = re.compile(r"(?:^| )deasserted$|^limit not exceeded$|^transition to ok$", re.IGNORECASE)
+_ENDED = re.compile(r"(?:^| )deasserted$|^limit not exceeded$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,9 @@ def _meaning(entry: _Entry) -> _Meaning | None:
         if kind in types and words.search(said):
             return meaning
     leaks = _LEAK.search(f"{entry.type} {entry.sensor}") and not _NO_LEAK.search(entry.words)
-    return _Meaning("coolant_leak", "", "over") if leaks else None
+    if not leaks:
+        return None
+    return _Meaning("coolant_leak", "over" if entry.words.lower() == "transition to ok" else "", "over")
 
 
 def _event(entry: _Entry, meaning: _Meaning) -> Event | None:
