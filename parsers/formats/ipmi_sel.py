@@ -331,7 +331,8 @@ FORMAT = Format(
     make=IpmiSelParser,
     testimony="machine",
     recognises=re.compile(
-        r"^(?:[\w.-]+: )?\s*[0-9a-f]{1,4}(?: \| +(?:\d\d/\d\d/\d{2,4} \| \d\d:\d\d:\d\d|Pre-Init  \|\d)|"
+        r"^(?:[\w.-]+: )?\s*[0-9a-f]{1,4}"
+        r"(?: \| +(?:\d\d/\d\d/\d{2,4} \| \d\d:\d\d:\d\d|Pre-Init  \|\d).*\| (?:Ass|Deass)erted|"
         r",\d\d/\d\d/\d{2,4},\d\d:\d\d:\d\d(?: [A-Z]{2,5})?,[A-Z].*,(?:Ass|Deass)erted)"
         r"|^ID *[|,] ?Date *[|,] ?Time *[|,] ?Name *[|,] ?Type"
         r"|^\d{1,5} *\| [A-Z][a-z]{2}-\d\d-\d{4} \| \d\d:\d\d:\d\d \| ",

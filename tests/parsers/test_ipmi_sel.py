@@ -195,6 +195,11 @@ def test_a_year_of_two_digits_is_none_of_the_far_future() -> None:
     assert event.time == datetime(1990, 1, 1, tzinfo=UTC)
 
 
+def test_a_table_of_somebody_s_own_is_no_event_log() -> None:
+    """A number, a date and a time alone: a training program's, say."""
+    assert detect(["  1 | 03/01/25 | 04:05:06 | loss 3.2 | lr 1e-4"]) is None
+
+
 def test_a_line_of_blanks_behind_a_name_is_looked_at_once() -> None:
     """Its blanks are not tried against one another: that took seconds."""
     began = perf_counter()
