@@ -17,6 +17,7 @@ from fastapi import Depends, Request
 from api.edge.problem import Problem
 from api.server.metrics import Metrics
 from api.server.settings import ApiSettings, RequestLimits
+from api.server.state import State
 
 # How much one caller may send: token buckets on requests and on body bytes, per token, else per client address.
 #
@@ -329,9 +330,19 @@ async def _edge(request: Request) -> Edge:
 AtEdge = Annotated[Edge, Depends(_edge)]
 
 
-async def write_slot(edge: AtEdge) -> AsyncIterator[None]:
-    """A slot to write, for as long as the route works."""
-    async with edge.writes.held():
+# While the database keeps up it is the processor that is short. Who is sent away then comes back with more, later.
+PATIENCE = 4.0
+
+
+def keeps_up(state: State, edge: Edge) -> bool:
+    """Whether the database takes what is sent to it, within the time that a request waits for its slot."""
+    within_s = edge.writes.wait_s
+    return state.joint_events.keeps_up(within_s) and state.joint_rollups.keeps_up(within_s)
+
+
+async def write_slot(request: Request, edge: AtEdge) -> AsyncIterator[None]:
+    """A slot to write, for as long as the route works. It waits as long as others do who stand before it."""
+    async with edge.writes.held(PATIENCE if keeps_up(request.app.state.foreshock, edge) else 1.0):
         yield
 
 

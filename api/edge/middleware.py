@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.edge.admission import Edge, retry_after
+from api.edge.admission import PATIENCE, Edge, keeps_up, retry_after
 from api.edge.auth import Caller, bearer, requires
 from api.edge.body import bounded_body, small_body, stay, unpack
 from api.edge.problem import answer, problem
@@ -146,8 +146,6 @@ class RecordBatch(Protocol):
 SendingRoute = Callable[[Caller, State, bytes], RecordBatch]
 # What came of so many is told from where it stands: a hop to another thread costs more.
 _FEW_RECORDS = 100
-# While the database keeps up it is the processor that is short. Who is sent away then comes back with more, later.
-_PATIENCE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +212,7 @@ def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], R
                     body = small_body(request, packed)
                     sent = None if body is None else send(caller, state, body)
             if sent is None:
-                async with edge.writes.held(_PATIENCE if keeps_up(state, edge) else 1.0):
+                async with edge.writes.held(PATIENCE if keeps_up(state, edge) else 1.0):
                     await stay(request)
                     sent = await run_in_threadpool(lambda: send(caller, state, unpack(request, state, packed)))
                     if sent.written is not None and not keeps_up(state, edge):
@@ -224,12 +222,6 @@ def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], R
             return tell(sent.taken() if sent.records <= _FEW_RECORDS else await run_in_threadpool(sent.taken))
 
     return LeanRoute(operation_id, serve)
-
-
-def keeps_up(state: State, edge: Edge) -> bool:
-    """Whether the database takes what is sent to it, within the time that a request waits for its slot."""
-    within_s = edge.writes.wait_s
-    return state.joint_events.keeps_up(within_s) and state.joint_rollups.keeps_up(within_s)
 
 
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})

@@ -26,6 +26,7 @@ from store.runs.ledgers import (
     log_marks,
     read_ledger,
 )
+from store.runs.losses import mend_days
 from store.runs.run_logs import folded_runs, is_folded
 
 REST = 20.0
@@ -63,6 +64,8 @@ class LedgerTurns:
 
     def turn(self, keep_on: Callable[[], bool]) -> None:
         """Compute what has news and is due, the cheapest first."""
+        if self._is_whole_due():
+            mend_days(self.engine)
         with snapshot(self.engine) as connection:
             self._look(connection)
             machines = read_inventory(connection) if self._news else None
@@ -135,10 +138,13 @@ class LedgerTurns:
             for seq in done:
                 del self._late[seq]
 
+    def _is_whole_due(self) -> bool:
+        return self._whole is None or self.monotonic() - self._whole[1] > _WHOLE_S
+
     def _look(self, connection: sa.Connection) -> None:
         """Note the runs of which more is stored than went into their ledger."""
         files = archives_taken(connection)
-        whole = self._whole is None or self._whole[0] != files or self.monotonic() - self._whole[1] > _WHOLE_S
+        whole = self._is_whole_due() or self._whole is None or self._whole[0] != files
         stale = stale_runs(connection, self.clock(), whole, self._late)
         if whole:
             self._whole = (files, self.monotonic())

@@ -37,7 +37,8 @@ _CLOCK = re.compile(
 _PANIC = "Linux kernel panic: "
 _DIRECTIONS = {"Asserted": True, "Deasserted": False, "Assertion Event": True, "Deassertion Event": False}
 _STATES = frozenset({"Nominal", "Warning", "Critical", "N/A"})
-_DIMM = re.compile(r"CPU \d{1,2} DIMM \d{1,2}|\((?P<name>[\w-]{1,40})\)", re.ASCII)
+# `CPU 1 DIMM 2`, `(@DIMMG1(CPU2))`, `( DIMM_A1)`
+_DIMM = re.compile(r"CPU \d{1,2} DIMM \d{1,2}|\( ?@?(?P<name>DIMM\w{1,20}\(CPU\w{1,4}\)|[\w-]{1,40}) ?\)", re.ASCII)
 _LONGEST, _MOST_FIELDS = 200, 32
 # Hours east of Greenwich of zones whose letters mean one thing. CST, IST and BST mean several.
 _ZONES: Mapping[str, int] = {
@@ -80,14 +81,17 @@ def _health(grave: bool = False) -> _Meaning:
 _REDUNDANCY = r"redundancy (?:lost|degraded)|non-redundant"
 _WELL = r"fully redundant|transition to ok"
 _WORSE = r"transition to (?:critical|non-recoverable)"
+_WORSENS = "transition to non-critical from ok"
+_BACK = r"lower .{0,40}going high|upper .{0,40}going low"
 _SUPPLY, _FAN = ("power supply", "power unit"), ("fan", "cooling device")
 _SLOT = ("slot / connector", "slot/connector", "cable / interconnect", "cable/interconnect")
 # By the sensor's type, as both programs write it, and the entry's words: the first that fits.
 _MEANINGS: tuple[tuple[tuple[str, ...], str, _Meaning], ...] = (
-    (("power unit",), r"power (?:off|cycle)|240va|interlock", _Meaning("node_power", "off", "on")),
+    (("power unit",), "240va", _health(grave=True)),
+    (("power unit",), r"power (?:off|cycle)|interlock", _Meaning("node_power", "off", "on")),
     (_SUPPLY, r"failure detected|soft-power control", _Meaning("power_supply", "failed", "over")),
     (_SUPPLY, r"(?:ac|input) lost|out-of-range", _Meaning("power_supply", "input", "over")),
-    (_SUPPLY, rf"predictive failure|config|{_REDUNDANCY}|{_WORSE}", _Meaning("power_supply", "", "over")),
+    (_SUPPLY, rf"predictive failure|config|{_REDUNDANCY}|{_WORSE}|{_WORSENS}", _Meaning("power_supply", "", "over")),
     (_SUPPLY, _WELL, _Meaning("power_supply", "over")),
     (_SUPPLY, "presence detected", _Meaning("power_supply", None, "")),
     (_FAN, rf"lower .{{0,40}}going high|{_WELL}", _Meaning("node_fan", "over")),
@@ -96,22 +100,28 @@ _MEANINGS: tuple[tuple[tuple[str, ...], str, _Meaning], ...] = (
         rf"lower (?:critical|non-recoverable)|failure detected|fault|{_WORSE}",
         _Meaning("node_fan", "failed", "over"),
     ),
-    (_FAN, rf"lower non-critical|predictive failure|{_REDUNDANCY}|absent", _Meaning("node_fan", "", "over")),
+    (_FAN, rf"lower non-critical|predictive failure|{_REDUNDANCY}|absent|{_WORSENS}", _Meaning("node_fan", "", "over")),
+    (("processor", "chip set", "temperature"), r"therm(?:al)?[ _]?trip", _Meaning("thermal_shutdown", device="cpu")),
     (("temperature",), rf"upper .{{0,40}}going low|{_WELL}", _Meaning("node_hot", "over")),
     (("temperature",), rf"upper (?:critical|non-recoverable)|{_WORSE}", _Meaning("node_hot", "critical", "over")),
     (
         ("temperature",),
-        r"upper non-critical|limit exceeded|transition to non-critical",
+        r"upper non-critical|limit (?:not )?exceeded|transition to non-critical",
         _Meaning("node_hot", "", "over"),
     ),
-    (("processor", "chip set"), r"thermal trip", _Meaning("thermal_shutdown", device="cpu")),
     (("processor",), r"(?<!un)correctable machine check", _Meaning("mce", "corrected", device="cpu")),
     (("processor",), r"machine check", _Meaning("mce", "uncorrected", device="cpu")),
-    (("processor",), r"\b(?:cat|i)_?err\b|frb|uncorrectable cpu", _Meaning("mce", "fatal", device="cpu")),
+    (
+        ("processor",),
+        r"(?<![a-z])(?:cat|i)_?err(?![a-z])|frb|uncorrectable cpu",
+        _Meaning("mce", "fatal", device="cpu"),
+    ),
     (("processor",), r"throttled", _Meaning("cpu_throttled", "", "normal", "cpu")),
     (("processor",), r"configuration error|disabled", _health(grave=True)),
     (("memory",), r"uncorrectable (?:ecc|memory)|parity", _Meaning("edac", "ue", device="dimm")),
     (("memory",), r"correctable (?:ecc|memory)", _Meaning("edac", "ce", device="dimm")),
+    # A maker's sensor that counts corrected errors: `Mem ECC Warning`.
+    (("memory",), rf"ecc .*(?:{_WORSE}|{_WORSENS})", _Meaning("edac", "ce", device="dimm")),
     (("memory",), r"overtemperature", _Meaning("node_hot", "critical", "over")),
     (("memory",), r"disabled|scrub failed|configuration error", _health(grave=True)),
     (("critical interrupt",), r"bus fatal", _Meaning("pcie_aer", "fatal")),
@@ -119,7 +129,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], str, _Meaning], ...] = (
     (("critical interrupt",), r"bus correctable", _Meaning("pcie_aer", "correctable")),
     (("critical interrupt",), r"bus degraded", _Meaning("pcie_degraded")),
     (("critical interrupt",), r"fatal nmi|bus timeout|channel check", _health(grave=True)),
-    (("drive slot / bay", "drive slot"), r"fault|failed array|rebuild aborted", _health(grave=True)),
+    (("drive slot / bay", "drive slot"), r"drive fault|failed array|(?:rebuild|remap) aborted", _health(grave=True)),
     (("drive slot / bay", "drive slot"), r"predictive failure|critical array", _health()),
     (_SLOT, r"fault status|config", _health()),
     (("add-in card", "add in card"), r"absent", _health(grave=True)),
@@ -137,6 +147,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], str, _Meaning], ...] = (
     ),
     (("event logging disabled",), r"\b(?:log|sel) full", _health()),
     (("os critical stop", "os stop/shutdown"), r"critical stop", _Meaning("kernel_panic")),
+    (("voltage", "current"), _BACK, _Meaning("health_event", None)),
     (("voltage", "current"), rf"(?:lower|upper) (?:critical|non-recoverable)|{_WORSE}", _health(grave=True)),
     (("voltage", "current"), r"(?:lower|upper) non-critical", _health()),
     (("battery",), r"\blow\b|failed", _health()),
@@ -144,6 +155,10 @@ _MEANINGS: tuple[tuple[tuple[str, ...], str, _Meaning], ...] = (
 _RULES = tuple((types, re.compile(words, re.IGNORECASE), meaning) for types, words, meaning in _MEANINGS)
 _TYPES = sorted({one for types, _words, _meaning in _MEANINGS for one in types}, key=len, reverse=True)
 _LEAK = re.compile(r"leak", re.IGNORECASE)
+# Words that say of a leak's sensor how it is, and of no leak.
+_NO_LEAK = re.compile(rf"present|presence|absent|enabled|disabled|informational|monitor|running|{_BACK}", re.IGNORECASE)
+# States that say something together with their sensor's name alone: `CATERR`, `State Asserted`.
+_BY_NAME = re.compile(r"(?:state|limit|transition|predictive) |$", re.IGNORECASE)
 # Words of a state that say by themselves that it is over.
 _ENDED = re.compile(r"(?:^| )deasserted$|^limit not exceeded$", re.IGNORECASE)
 
@@ -219,7 +234,9 @@ def _day(text: str) -> tuple[int, int, int] | None:
         month, day, year = (int(part) for part in match.groups())
         if month > 12:
             month, day = day, month
-        return (year if len(match[3]) == 4 else 2000 + year), month, day
+        if len(match[3]) == 2:  # a clock that was never set may say 90
+            year += 1900 if year >= 70 else 2000
+        return year, month, day
     if match := _NAMED.fullmatch(text):
         return int(match[3]), month_of(match[1]) or 0, int(match[2])
     match = _WHOLE.fullmatch(text)
@@ -267,11 +284,15 @@ def _type_of(text: str) -> tuple[str, str]:
 
 
 def _meaning(entry: _Entry) -> _Meaning | None:
-    kind, said = entry.type.lower(), f"{entry.sensor} {entry.words}"
+    kind = entry.type.lower()
+    said = f"{entry.sensor} {entry.words}" if _BY_NAME.match(entry.words) else entry.words
     for types, words, meaning in _RULES:
         if kind in types and words.search(said):
             return meaning
-    return _Meaning("coolant_leak", "", "over") if _LEAK.search(f"{entry.type} {entry.sensor}") else None
+    leaks = _LEAK.search(f"{entry.type} {entry.sensor}") and not _NO_LEAK.search(entry.words)
+    if not leaks:
+        return None
+    return _Meaning("coolant_leak", "over" if entry.words.lower() == "transition to ok" else "", "over")
 
 
 def _event(entry: _Entry, meaning: _Meaning) -> Event | None:
@@ -310,7 +331,8 @@ FORMAT = Format(
     make=IpmiSelParser,
     testimony="machine",
     recognises=re.compile(
-        r"^(?:[\w.-]+: +)?\s*[0-9a-f]{1,4}(?: \| +(?:\d\d/\d\d/\d{2,4} \| \d\d:\d\d:\d\d|Pre-Init  \|\d)|"
+        r"^(?:[\w.-]+: )?\s*[0-9a-f]{1,4}"
+        r"(?: \| +(?:\d\d/\d\d/\d{2,4} \| \d\d:\d\d:\d\d|Pre-Init  \|\d).*\| (?:Ass|Deass)erted|"
         r",\d\d/\d\d/\d{2,4},\d\d:\d\d:\d\d(?: [A-Z]{2,5})?,[A-Z].*,(?:Ass|Deass)erted)"
         r"|^ID *[|,] ?Date *[|,] ?Time *[|,] ?Name *[|,] ?Type"
         r"|^\d{1,5} *\| [A-Z][a-z]{2}-\d\d-\d{4} \| \d\d:\d\d:\d\d \| ",

@@ -91,7 +91,7 @@ def _whole(jobs: Iterable[Job]) -> list[Job]:
     found: dict[tuple[object, ...], Job] = {}
     for job in jobs:
         number, _plus, part = job.job_id.partition("+")
-        is_part = part.isdecimal()
+        is_part = part.isdecimal() and number[:1].isdecimal()  # a name may hold a plus
         key = (job.run, number, job.submit, job.start) if is_part else (job.job_id, job.submit, job.start)
         first = found.get(key)
         found[key] = _with_part(first, job) if is_part and first is not None else job
@@ -99,12 +99,16 @@ def _whole(jobs: Iterable[Job]) -> list[Job]:
 
 
 def _with_part(job: Job, part: Job) -> Job:
-    """A job and one more part of it: it ends with the last, and by a node's fault where one of them does."""
-    ends = None if job.end is None or part.end is None else max(job.end, part.end)
+    """A job and one more part of it: it ends with the last, by a node's fault or badly where one of them does."""
+    both = (job, part)
+    running = [one for one in both if one.end is None]
+    of_nodes = [one for one in both if one.state.startswith(("NODE_FAIL", "BOOT_FAIL"))]
+    told = [*running, *of_nodes, *(one for one in both if not one.state.startswith("COMPLETED")), job][0]
     return replace(
         job,
-        state=part.state if part.state.startswith("NODE_FAIL") else job.state,
-        end=ends,
+        state=told.state,
+        exit_code=told.exit_code,
+        end=None if job.end is None or part.end is None else max(job.end, part.end),
         nodes=None if job.nodes is None or part.nodes is None else job.nodes + part.nodes,
         node_list=",".join(filter(None, (job.node_list, part.node_list))),
     )

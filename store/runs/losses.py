@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
+from store.database.connections import writing
 from store.records.job import LossKey as LossKey
 from store.tables import run_tables, schema
 from store.tables.bulk_rows import insert_into, is_one_of, upsert
@@ -138,6 +139,44 @@ def _write_days(
             statement.on_conflict_do_update(index_elements=["day", "bucket"], set_=added),
             [{"day": day, "bucket": bucket, **figures} for (day, bucket), figures in sorted(sums.items())],
         )
+
+
+def mend_days(engine: sa.Engine) -> bool:
+    """Sum the cluster's days up anew where they are not the sums of the runs' days; whether they were not.
+
+    A server of before this table, which still works while a new one has migrated, writes runs' days alone.
+    """
+    with engine.connect() as connection:
+        if _sums_of_runs(connection) == _sums_held(connection):
+            return False
+    with writing(engine).begin() as connection:
+        if connection.dialect.name == "postgresql":  # who writes ledgers waits, and adds to the new sums
+            connection.execute(sa.text("LOCK TABLE cluster_days IN EXCLUSIVE MODE"))
+        sums = _sums_of_runs(connection)
+        if sums == _sums_held(connection):
+            return False
+        connection.execute(sa.delete(_SUMMED))
+        names = ("wall_ms", "gpu_ms", "unmeasured_ms")
+        rows = [
+            {"day": day, "bucket": bucket, **dict(zip(names, sums[day, bucket], strict=True))}
+            for day, bucket in sorted(sums)
+        ]
+        for i in range(0, len(rows), _BATCH):
+            connection.execute(sa.insert(_SUMMED), rows[i : i + _BATCH])
+    return True
+
+
+def _sums_of_runs(connection: sa.Connection) -> dict[tuple[datetime, str], tuple[int, ...]]:
+    unmeasured = sa.func.sum(_DAYS.c.wall_ms).filter(_DAYS.c.gpu_ms.is_(None))
+    sums = (sa.func.coalesce(one, 0) for one in (sa.func.sum(_DAYS.c.wall_ms), sa.func.sum(_DAYS.c.gpu_ms), unmeasured))
+    query = sa.select(_DAYS.c.day, _DAYS.c.bucket, *sums).group_by(_DAYS.c.day, _DAYS.c.bucket)
+    found = {(day, bucket): tuple(map(int, figures)) for day, bucket, *figures in connection.execute(query)}
+    return {key: figures for key, figures in found.items() if any(figures)}
+
+
+def _sums_held(connection: sa.Connection) -> dict[tuple[datetime, str], tuple[int, ...]]:
+    found = {(day, bucket): tuple(figures) for day, bucket, *figures in connection.execute(sa.select(_SUMMED))}
+    return {key: figures for key, figures in found.items() if any(figures)}
 
 
 def grouped(losses: Iterable[Loss], by: LossKey) -> list[LossGroup]:

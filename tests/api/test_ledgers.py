@@ -209,3 +209,15 @@ def test_an_outage_that_is_posted_late_is_found(client: TestClient, engine: sa.E
     turns.turn(always)
     (cut,) = stored(engine, "a").content["account"]["interruptions"]
     assert cut["culprit"]["node"] == "n1"
+
+
+def test_sums_of_days_that_another_version_left_wrong_are_mended_at_the_first_turn(
+    engine: sa.Engine, turns: LedgerTurns
+) -> None:
+    """And each hour from then on: a server of before may write until it is stopped."""
+    days = run_tables.run_days
+    with writing(engine).begin() as connection:
+        connection.execute(sa.insert(days).values(run="a", day=NOW, bucket="productive", wall_ms=5, gpu_ms=None))
+    turns.turn(always)
+    with engine.connect() as connection:
+        assert [row.wall_ms for row in connection.execute(sa.select(run_tables.cluster_days))] == [5]

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import perf_counter
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,7 +12,7 @@ from real.bmc import bmc
 from real.foreshock import serve, sidecar
 from real.programs import wait_for
 
-from parsers.formats.ipmi_sel import IpmiSelParser
+from parsers.formats.ipmi_sel import FORMAT, IpmiSelParser
 from parsers.registry import detect
 from parsers.text.parser import Context, parse
 from store.records.event import Event
@@ -144,6 +145,66 @@ def test_lines_of_several_nodes_keep_their_times_apart() -> None:
         f"gpu-1:    2 |  Pre-Init  |0000003600| {fault}",
     )
     assert [(event.node, event.time) for event in found] == [("gpu-1", WHEN), ("gpu-2", None), ("gpu-1", WHEN)]
+
+
+@pytest.mark.parametrize(
+    ("sensor", "words", "told"),
+    [
+        ("Temperature P1 VRD Hot", "Limit Not Exceeded", [("node_hot", "info")]),
+        ("Temperature SSB Therm Trip", "State Asserted", [("thermal_shutdown", "fatal")]),
+        ("Voltage P3V3", "Lower Critical going high", []),  # it is well again
+        ("Voltage P3V3", "Upper Critical going low ", []),
+        ("Memory Mem ECC Warning", "Transition to Critical from less severe", [("edac", "warning")]),
+        ("Memory Mem ECC Warning", "Transition to Non-critical from more severe", []),
+        ("Processor CPU_CATERR", "State Asserted", [("mce", "fatal")]),
+        ("Processor CATERR", "Presence detected", []),
+        ("OEM Leak_Rope_1", "Device Present", []),
+        ("OEM Leak_Rope_1", "Transition to OK", [("coolant_leak", "info")]),
+        ("OEM Leak_Rope_1", "", [("coolant_leak", "error")]),
+        ("Power Unit #0x01", "240VA power down", [("health_event", "error")]),
+        ("Drive Slot / Bay Default", "Drive Present", []),
+        ("Drive Slot / Bay Drive 3", "Rebuild/Remap Aborted (was not completed normally)", [("health_event", "error")]),
+        ("Power Supply PS1", "Transition to Non-critical from OK", [("power_supply", "warning")]),
+    ],
+)
+def test_a_sensor_s_name_says_something_where_the_state_alone_says_little(
+    sensor: str, words: str, told: list[tuple[str, str]]
+) -> None:
+    """No presence of a part is a fault, whatever its sensor is called; what goes back is none either."""
+    found = decode(f"   1 | 03/01/25 | 04:05:06 UTC | {sensor} | {words} | Asserted")
+    assert [(event.kind, event.severity) for event in found] == told
+
+
+@pytest.mark.parametrize(
+    ("words", "dimm"),
+    [
+        ("Correctable ECC (@DIMMG1(CPU2)) | Asserted", "DIMMG1(CPU2)"),
+        ("Correctable ECC ( DIMM_A1) | Asserted", "DIMM_A1"),
+        ("Correctable ECC | Asserted | CPU 1 DIMM 2", "CPU 1 DIMM 2"),
+    ],
+)
+def test_a_module_of_memory_is_named_as_its_maker_names_it(words: str, dimm: str) -> None:
+    """A processor in brackets is no module."""
+    (event,) = decode(f"   1 | 03/01/25 | 04:05:06 UTC | Memory #0x53 | {words}")
+    assert event.attributes["dimm"] == dimm
+
+
+def test_a_year_of_two_digits_is_none_of_the_far_future() -> None:
+    """A controller whose clock was never set counts from 1990, say."""
+    (event,) = decode("   1 | 01/01/90 | 00:00:00 UTC | Processor #0x60 | IERR | Asserted")
+    assert event.time == datetime(1990, 1, 1, tzinfo=UTC)
+
+
+def test_a_table_of_somebody_s_own_is_no_event_log() -> None:
+    """A number, a date and a time alone: a training program's, say."""
+    assert detect(["  1 | 03/01/25 | 04:05:06 | loss 3.2 | lr 1e-4"]) is None
+
+
+def test_a_line_of_blanks_behind_a_name_is_looked_at_once() -> None:
+    """Its blanks are not tried against one another: that took seconds."""
+    began = perf_counter()
+    assert FORMAT.recognises.search("a:" + " " * 60_000) is None
+    assert perf_counter() - began < 1
 
 
 FIELDS = ["1a", "03/01/25", "Mar-01-2025", "Pre-Init", "04:05:06 UTC", "Memory", "Fan", "leak", "IERR", "N/A", "", "\0"]

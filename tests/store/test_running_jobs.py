@@ -63,3 +63,35 @@ def test_the_parts_of_a_heterogeneous_job_are_one_job(any_engine: sa.Engine) -> 
         assert [one.job_id for one in read_jobs(connection)] == ["7+0", "7+2", "8_1", "8_2", "7+0"]
     whole = replace(parts[0], state="NODE_FAIL", end=NOW - HOUR, nodes=3, node_list="n[1-2],m1")
     assert found == [whole, parts[4], parts[5], parts[3]]
+
+
+@pytest.mark.parametrize(
+    ("states", "state", "code"),
+    [
+        (["COMPLETED", "OUT_OF_MEMORY"], "OUT_OF_MEMORY", "1:0"),
+        (["FAILED", "BOOT_FAIL"], "BOOT_FAIL", "1:0"),
+        (["FAILED", "COMPLETED", "NODE_FAIL"], "NODE_FAIL", "2:0"),
+        (["NODE_FAIL", "RUNNING"], "RUNNING", "1:0"),
+        (["COMPLETED", "COMPLETED"], "COMPLETED", "0:0"),
+    ],
+)
+def test_a_part_that_ended_badly_is_not_hidden_by_one_that_ended_well(
+    engine: sa.Engine, states: list[str], state: str, code: str
+) -> None:
+    """While a part runs the job does."""
+    ends = [None if one == "RUNNING" else 2 for one in states]
+    parts = [
+        replace(job(f"7+{i}", 5, end, f"n{i}"), state=one, exit_code=f"{i}:0")
+        for i, (one, end) in enumerate(zip(states, ends, strict=True))
+    ]
+    with writing(engine).begin() as connection:
+        append_jobs(connection, parts)
+        (found,) = read_jobs(connection, "run")
+    assert (found.state, found.exit_code) == (state, code)
+
+
+def test_a_name_with_a_plus_is_no_part_of_a_job(engine: sa.Engine) -> None:
+    """Only numbers have parts."""
+    with writing(engine).begin() as connection:
+        append_jobs(connection, [job("train+1", 5, 2, "a"), job("train+2", 5, 2, "b")])
+        assert len(read_jobs(connection, "run")) == 2

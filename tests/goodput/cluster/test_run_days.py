@@ -13,7 +13,7 @@ from goodput.cluster.losses import days_of
 from goodput.ledger import Ledger
 from goodput.timeline import BUCKETS, DAY_MS, Bucket, Segment, merged, to_ms
 from store.database.connections import migrate, writing
-from store.runs.losses import RunDay, day_sums, write_losses
+from store.runs.losses import RunDay, day_sums, mend_days, write_losses
 from store.tables import run_tables
 
 EMPTY = ledger([attempt(0, 1)], [])
@@ -124,3 +124,18 @@ def test_days_that_a_database_of_before_holds_are_summed_up_by_its_migration(any
     migrate(any_engine)
     with any_engine.connect() as connection:
         assert day_sums(connection, START, START + timedelta(days=1)) == [(START, "productive", 14, 56, 7)]
+
+
+def test_sums_that_a_server_of_before_did_not_keep_are_mended(any_engine: sa.Engine) -> None:
+    """It writes the runs' days alone, while a new server has migrated already."""
+    window = START - timedelta(days=9), START + timedelta(days=9)
+    with writing(any_engine).begin() as connection:
+        write_losses(connection, {"a": ([], [RunDay(START, "productive", 7, 56), RunDay(START, "waiting", 1, 8)])})
+        connection.execute(sa.delete(run_tables.run_days).where(run_tables.run_days.c.bucket == "waiting"))
+        late = {"run": "b", "day": START, "bucket": "startup", "wall_ms": 3, "gpu_ms": None}
+        connection.execute(sa.insert(run_tables.run_days), [late])
+    assert mend_days(any_engine)
+    assert not mend_days(any_engine)
+    with any_engine.connect() as connection:
+        wanted = [(START, "productive", 7, 56, 0), (START, "startup", 3, 0, 3)]
+        assert day_sums(connection, *window) == by_hand(connection) == wanted
