@@ -330,19 +330,21 @@ async def _edge(request: Request) -> Edge:
 AtEdge = Annotated[Edge, Depends(_edge)]
 
 
-# While the database keeps up it is the processor that is short. Who is sent away then comes back with more, later.
-PATIENCE = 4.0
-
-
 def keeps_up(state: State, edge: Edge) -> bool:
     """Whether the database takes what is sent to it, within the time that a request waits for its slot."""
     within_s = edge.writes.wait_s
     return state.joint_events.keeps_up(within_s) and state.joint_rollups.keeps_up(within_s)
 
 
+def patience(state: State, edge: Edge) -> float:
+    """How patiently a slot to write is waited for. While the database keeps up it is the processor that is short: who
+    is sent away then comes back with more, later."""
+    return 4.0 if keeps_up(state, edge) else 1.0
+
+
 async def write_slot(request: Request, edge: AtEdge) -> AsyncIterator[None]:
     """A slot to write, for as long as the route works. It waits as long as others do who stand before it."""
-    async with edge.writes.held(PATIENCE if keeps_up(request.app.state.foreshock, edge) else 1.0):
+    async with edge.writes.held(patience(request.app.state.foreshock, edge)):
         yield
 
 

@@ -8,7 +8,6 @@ whole list, and probes are free, since a kubelet asks for an address.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -46,7 +45,7 @@ def _refused(request: Request, named: Sequence[str], anybody: bool) -> tuple[int
     """The status and why; None: it is asked for under a name of its own."""
     scheme, (_, port) = request.scope["scheme"], request.scope.get("server") or ("", None)
     own = [f"{name}:{port}" for name in LOOPBACK] if anybody else []
-    served = _served((*own, *named), scheme)
+    served = {whole(name, scheme) for name in (*own, *named)}
     remedy = f"ask for {', '.join(own)}, or add the name to `hosts`" if anybody else "add the name to `hosts`"
     hosts = request.headers.getlist("host")
     if len(hosts) != 1 or whole(hosts[0], scheme) not in served:
@@ -56,11 +55,6 @@ def _refused(request: Request, named: Sequence[str], anybody: bool) -> tuple[int
     if anybody and any(_origin(one) not in served for one in origins):
         return 403, f"pages of {origins[0][:100]!r} may not call this server: {remedy}"
     return None
-
-
-@lru_cache(16)
-def _served(names: tuple[str, ...], scheme: str) -> frozenset[str]:
-    return frozenset(whole(name, scheme) for name in names)
 
 
 def whole(name: str, scheme: str) -> str:

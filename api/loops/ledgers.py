@@ -144,7 +144,7 @@ class LedgerTurns:
     def _look(self, connection: sa.Connection) -> None:
         """Note the runs of which more is stored than went into their ledger."""
         files = archives_taken(connection)
-        whole = self._is_whole_due() or self._whole is None or self._whole[0] != files
+        whole = self._is_whole_due() or (self._whole is not None and self._whole[0] != files)
         stale = stale_runs(connection, self.clock(), whole, self._late)
         if whole:
             self._whole = (files, self.monotonic())

@@ -9,20 +9,20 @@ entries too. A state that is over ("Deasserted", "Fully Redundant") is told wher
 only that it did. `ipmi-sel` says which of both an entry is with -v alone: without it an end reads as a begin.
 ipmitool writes the date in its locale, of which month/day/year, and year-month-day are read, and day/month/year where
 no month has that number. An entry from before the controller knew the time ("Pre-Init", "PostInit", a kernel's panic)
-has that of the one before it (`time_assumed`); the first of a log has none, and is a warning at most. A zone whose
-letters mean several is the context's. Lines may bear the name of their node as `pdsh` writes it.
+has that of the one before it (`time_assumed`); the first of a log has none, and is a warning at most. A zone is
+the context's unless it is UTC or a number. Lines may bear the name of their node as `pdsh` writes it.
 Sources: IPMI 2.0 section 42.2; the words are those of ipmitool 1.8.19 and FreeIPMI 1.6.10.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import datetime
 
 from parsers.reports.tool_reading import MOST_OPEN
 from parsers.text.json_fields import attributes
 from parsers.text.parser import Context, Format
-from parsers.text.stamp import month_of
+from parsers.text.stamp import Stamps, month_of
 from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
 
@@ -40,28 +40,6 @@ _STATES = frozenset({"Nominal", "Warning", "Critical", "N/A"})
 # `CPU 1 DIMM 2`, `(@DIMMG1(CPU2))`, `( DIMM_A1)`
 _DIMM = re.compile(r"CPU \d{1,2} DIMM \d{1,2}|\( ?@?(?P<name>DIMM\w{1,20}\(CPU\w{1,4}\)|[\w-]{1,40}) ?\)", re.ASCII)
 _LONGEST, _MOST_FIELDS = 200, 32
-# Hours east of Greenwich of zones whose letters mean one thing. CST, IST and BST mean several.
-_ZONES: Mapping[str, int] = {
-    name: hours
-    for hours, names in {
-        -10: "HST",
-        -9: "AKST",
-        -8: "PST",
-        -7: "PDT MST",
-        -6: "MDT",
-        -5: "CDT EST",
-        -4: "EDT",
-        0: "UTC GMT WET",
-        1: "CET WEST",
-        2: "CEST EET",
-        3: "EEST MSK",
-        8: "HKT SGT",
-        9: "JST KST",
-        10: "AEST",
-        11: "AEDT",
-    }.items()
-    for name in names.split()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +159,12 @@ class IpmiSelParser:
     """Decodes entries of one node's log or, of lines that name their nodes, of several. Holds each one's last time."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        self._node, self._stamps = context.node, Stamps(context)
         self._last: dict[str | None, datetime] = {}
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The event of one entry; none of a heading, and of what is no fault."""
-        node = self._context.node
+        node = self._node
         if prefix := _NODE.match(text):
             node, text = prefix["node"], text[prefix.end() :]
         found = _RECORD.match(text)
@@ -216,16 +194,13 @@ class IpmiSelParser:
         return replace(event, severity="warning", action="watch") if event.severity in ("error", "fatal") else event
 
     def _moment(self, entry: _Entry) -> datetime | None:
-        clock = _CLOCK.fullmatch(entry.clock)
-        day = _day(entry.date)
+        day, clock = _day(entry.date), _CLOCK.fullmatch(entry.clock)
         if clock is None or day is None:
             return None
+        year, month, date = day
         hour = int(clock[1]) % 12 + 12 * (clock["half"] == "PM") if clock["half"] else int(clock[1])
-        try:
-            moment = datetime(*day, hour, int(clock[2]), int(clock[3]), tzinfo=_zone(clock["zone"], self._context.zone))
-            return moment.astimezone(UTC)
-        except (ValueError, OverflowError):
-            return None
+        text = f"{year:04d}-{month:02d}-{date:02d} {hour:02d}:{clock[2]}:{clock[3]}"
+        return self._stamps.zoned(text, clock["zone"])
 
 
 def _day(text: str) -> tuple[int, int, int] | None:
@@ -241,15 +216,6 @@ def _day(text: str) -> tuple[int, int, int] | None:
         return int(match[3]), month_of(match[1]) or 0, int(match[2])
     match = _WHOLE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
-
-
-def _zone(text: str | None, own: tzinfo) -> tzinfo:
-    if text is None or (text[0] not in "+-" and text not in _ZONES):
-        return own
-    if text in _ZONES:
-        return timezone(timedelta(hours=_ZONES[text]))
-    minutes = int(text[1:3]) * 60 + int(text[3:5] or 0)
-    return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
 
 
 def _entry(rest: str, record: str) -> _Entry | None:

@@ -15,7 +15,7 @@ Each form is matched from the start of the line, so a tool that quotes a kernel 
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from parsers.text.stamp import Stamps
@@ -232,7 +232,7 @@ class PrefixReader:
         elif match := _DATED.match(text) or _WITH_YEAR.match(text):
             time = _dated(stamps, match)
         elif match := _FULL.match(text):
-            time = _zoned(stamps, match["date"], match["zone"])
+            time = stamps.zoned(match["date"], match["zone"])
         elif match := _UNIX.match(text):
             time = stamps.since_epoch(float(match["epoch"]))
         elif match := _TALOS.match(text):
@@ -279,14 +279,6 @@ def _dated(stamps: Stamps, match: re.Match[str]) -> datetime | None:
     """The time of a date with a year, before the month or behind it."""
     year = match["year"] or match.groupdict().get("first")
     return None if year is None else stamps.dated(match["month"], match["day"], match["clock"], year)
-
-
-def _zoned(stamps: Stamps, date: str, zone: str) -> datetime | None:
-    """A date with a zone's name. Only UTC and numbers say which zone they mean; else the context's holds."""
-    if zone in ("UTC", "GMT"):
-        moment = stamps.iso(f"{date}+00:00")
-        return None if moment is None else moment.astimezone(UTC)
-    return stamps.iso(date + zone if zone[0] in "+-" else date)
 
 
 def unescape(text: str) -> str:

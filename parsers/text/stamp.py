@@ -72,6 +72,11 @@ class Stamps:
         except (ValueError, OverflowError):
             return None
 
+    def zoned(self, text: str, zone: str | None) -> datetime | None:
+        """An ISO time with its zone beside it. Only UTC and numbers say which they mean; else the context's holds."""
+        offset = "+00:00" if zone in ("UTC", "GMT") else zone
+        return self.iso(text + offset if offset and offset[0] in "+-" else text)
+
     def knows_year(self) -> bool:
         """Whether a time without a year can be read at all."""
         return self._context.year is not None or self._context.until is not None

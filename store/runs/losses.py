@@ -30,6 +30,7 @@ KEY_COLUMNS: Mapping[LossKey, tuple[str, ...]] = {
 }
 # Causes that another node would have helped against; not a program, a file system, or nobody knows what.
 OF_THE_NODE = frozenset({"hardware", "driver", "fabric", "host"})
+_AMOUNTS = ("wall_ms", "gpu_ms", "unmeasured_ms")
 _BATCH = 2_000
 # Stretches of time in one statement: the database seeks each by itself.
 _SPANS = 100
@@ -126,7 +127,7 @@ def _write_days(
         connection.execute(sa.delete(_DAYS).where(*keys), gone)
     sums: dict[tuple[datetime, str], dict[str, int]] = {}
     for key in changed:
-        place = sums.setdefault(key[1:], dict.fromkeys(("wall_ms", "gpu_ms", "unmeasured_ms"), 0))
+        place = sums.setdefault(key[1:], dict.fromkeys(_AMOUNTS, 0))
         for sign, day in ((-1, before.get(key)), (1, after.get(key))):
             if day is not None:
                 place["wall_ms"] += sign * day.wall_ms
@@ -134,7 +135,7 @@ def _write_days(
                 place["unmeasured_ms"] += sign * day.wall_ms if day.gpu_ms is None else 0
     if sums:
         statement = insert_into(connection, _SUMMED)
-        added = {name: _SUMMED.c[name] + statement.excluded[name] for name in ("wall_ms", "gpu_ms", "unmeasured_ms")}
+        added = {name: _SUMMED.c[name] + statement.excluded[name] for name in _AMOUNTS}
         connection.execute(
             statement.on_conflict_do_update(index_elements=["day", "bucket"], set_=added),
             [{"day": day, "bucket": bucket, **figures} for (day, bucket), figures in sorted(sums.items())],
@@ -146,37 +147,24 @@ def mend_days(engine: sa.Engine) -> bool:
 
     A server of before this table, which still works while a new one has migrated, writes runs' days alone.
     """
+    unmeasured = sa.func.sum(_DAYS.c.wall_ms).filter(_DAYS.c.gpu_ms.is_(None))
+    amounts = (sa.func.sum(_DAYS.c.wall_ms), sa.func.sum(_DAYS.c.gpu_ms), unmeasured)
+    sums = sa.select(_DAYS.c.day, _DAYS.c.bucket, *(sa.func.coalesce(one, 0) for one in amounts))
+    sums = sums.group_by(_DAYS.c.day, _DAYS.c.bucket)
     with engine.connect() as connection:
-        if _sums_of_runs(connection) == _sums_held(connection):
+        if _without_zeros(connection, sums) == _without_zeros(connection, sa.select(_SUMMED)):
             return False
     with writing(engine).begin() as connection:
         if connection.dialect.name == "postgresql":  # who writes ledgers waits, and adds to the new sums
             connection.execute(sa.text("LOCK TABLE cluster_days IN EXCLUSIVE MODE"))
-        sums = _sums_of_runs(connection)
-        if sums == _sums_held(connection):
-            return False
         connection.execute(sa.delete(_SUMMED))
-        names = ("wall_ms", "gpu_ms", "unmeasured_ms")
-        rows = [
-            {"day": day, "bucket": bucket, **dict(zip(names, sums[day, bucket], strict=True))}
-            for day, bucket in sorted(sums)
-        ]
-        for i in range(0, len(rows), _BATCH):
-            connection.execute(sa.insert(_SUMMED), rows[i : i + _BATCH])
+        connection.execute(sa.insert(_SUMMED).from_select(["day", "bucket", *_AMOUNTS], sums))
     return True
 
 
-def _sums_of_runs(connection: sa.Connection) -> dict[tuple[datetime, str], tuple[int, ...]]:
-    unmeasured = sa.func.sum(_DAYS.c.wall_ms).filter(_DAYS.c.gpu_ms.is_(None))
-    sums = (sa.func.coalesce(one, 0) for one in (sa.func.sum(_DAYS.c.wall_ms), sa.func.sum(_DAYS.c.gpu_ms), unmeasured))
-    query = sa.select(_DAYS.c.day, _DAYS.c.bucket, *sums).group_by(_DAYS.c.day, _DAYS.c.bucket)
-    found = {(day, bucket): tuple(map(int, figures)) for day, bucket, *figures in connection.execute(query)}
-    return {key: figures for key, figures in found.items() if any(figures)}
-
-
-def _sums_held(connection: sa.Connection) -> dict[tuple[datetime, str], tuple[int, ...]]:
-    found = {(day, bucket): tuple(figures) for day, bucket, *figures in connection.execute(sa.select(_SUMMED))}
-    return {key: figures for key, figures in found.items() if any(figures)}
+def _without_zeros(connection: sa.Connection, days: sa.Select[Any]) -> set[tuple[Any, ...]]:
+    """Days and buckets with their amounts; one that nothing is left of is as one that is not there."""
+    return {(day, bucket, *map(int, amounts)) for day, bucket, *amounts in connection.execute(days) if any(amounts)}
 
 
 def grouped(losses: Iterable[Loss], by: LossKey) -> list[LossGroup]:

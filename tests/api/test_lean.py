@@ -199,35 +199,21 @@ def test_a_small_body_needs_no_slot_while_the_database_keeps_up(
         assert client.post(f"/api/v1/{path}", json=[record] * 300).status_code == 200
 
 
-def test_whoever_else_writes_waits_as_long_as_the_senders_before_it(
-    app: FastAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All stand in one line: a webhook was refused at once behind senders who wait longer."""
-    given: list[float] = []
-    held = app.state.edge.writes.held
-    monkeypatch.setattr(
-        type(app.state.edge.writes), "held", lambda _self, patience=1.0: given.append(patience) or held()
-    )
-    with TestClient(app) as client:
-        for keeps_up in (True, False):
-            monkeypatch.setattr("api.edge.admission.keeps_up", lambda *_, keeps_up=keeps_up: keeps_up)
-            client.post("/api/v1/alerts", json={"alerts": []})
-    assert given == [4.0, 1.0]
-
-
-def test_a_large_body_waits_longer_for_its_slot_while_the_database_keeps_up(
-    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("path", "body"), [("events", [EVENT] * 300), ("alerts", {"alerts": []})], ids=["a large body", "another route"]
+)
+def test_whoever_writes_waits_longer_for_its_slot_while_the_database_keeps_up(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, path: str, body: Any
 ) -> None:
     """Who is sent away comes back with more, later: so where only the processor is short, nobody is."""
     given: list[float] = []
-    held = app.state.edge.writes.held
-    monkeypatch.setattr(
-        type(app.state.edge.writes), "held", lambda _self, patience=1.0: given.append(patience) or held()
-    )
+    slots = app.state.edge.writes
+    held = slots.held
+    monkeypatch.setattr(type(slots), "held", lambda _self, patience=1.0: given.append(patience) or held())
     with TestClient(app) as client:
         for keeps_up in (True, False):
-            monkeypatch.setattr("api.edge.middleware.keeps_up", lambda *_, keeps_up=keeps_up: keeps_up)
-            assert client.post("/api/v1/events", json=[EVENT] * 300).status_code == 200
+            monkeypatch.setattr("api.edge.admission.keeps_up", lambda *_, keeps_up=keeps_up: keeps_up)
+            client.post(f"/api/v1/{path}", json=body)
     assert given == [4.0, 1.0]
 
 
