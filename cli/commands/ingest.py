@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import click
 
 from cli.commands.outages import reasons_sentence
+from cli.commands.parse import zone_of
 from cli.commands.rules import RULES_OPTION, open_rules
 from cli.config.outage_reasons import CONFIG_OPTION, read_outage_reasons
 from cli.console.errors import Failure
@@ -297,10 +297,7 @@ def _judged(engine: sa.Engine, reasons: OutageReasons) -> dict[str, int]:
 
 def _archive_options(given: Mapping[str, Any], reasons: OutageReasons) -> ArchiveOptions:
     source, name = open_rules(given["rules_path"]), given["zone_name"]
-    try:
-        zone = None if name is None else ZoneInfo(name)
-    except (ValueError, OSError, KeyError) as error:
-        raise Failure(f"no time zone {name!r}: use a name such as UTC or Europe/Berlin (--tz)") from error
+    zone = None if name is None else zone_of(name)
     return ArchiveOptions(given["year"], zone, NO_RULES if source is None else source(), reasons)
 
 

@@ -79,7 +79,7 @@ def parse(format_name: str, files: tuple[str, ...], **options: Unpack[ContextOpt
     context = Context(
         node=options["node"],
         year=options["year"],
-        zone=_zone(options["zone_name"]),
+        zone=zone_of(options["zone_name"]),
         boot_time=_boot(options["boot_time"]),
         run=options["run"],
     )
@@ -168,8 +168,12 @@ def _run_of(name: str) -> str | None:
     return None if name == STDIN else stem or None
 
 
-def _zone(name: str | None) -> tzinfo:
-    """The zone of a name or, as TZ may hold one, of a zone file; without one this machine's."""
+def zone_of(name: str | None) -> tzinfo:
+    """The zone of a name or, as TZ may hold one, of a zone file; without one this machine's.
+
+    Raises:
+        Failure: there is no such zone.
+    """
     bare = (name or "").removeprefix(":")
     try:
         if bare and not bare.startswith("/"):
