@@ -1,8 +1,9 @@
 """What the predictor must not lose to on real disks: gradient boosting on features made by hand, for these data alone.
 
-    python -m benchmarks.drives_reference ../shared/data/drives [--scores scores.csv]
+    python -m benchmarks.drives_reference ../shared/data/drives [--scores scores.csv] [--monthly]
 
-30 days ahead, on the first of each month; learned from landmarks whose answer was known, and judged from 2015-07 on.
+30 days ahead, on the first of each month; learned once from landmarks whose answer was known, and judged from 2015-07
+on. `--first 2014-03-01 --test 2015-05-01` is the cut of the data's own note; `--monthly` learns anew for each month.
 `--scores` takes what `foreshock backtest --scores` wrote: both are then judged on the rows that both scored.
 Its features, its size and its half-life were chosen on the judged months, which flatters it.
 """
@@ -23,6 +24,8 @@ FIRST, TEST, LAST = "2013-07-01", "2015-07-01", "2015-12-01"
 MEMBERS, NEGATIVES, HALF_LIFE_D, DRAWS = 5, 20, 180.0, 200
 _FAR = 10**6
 Figures = tuple[float, float]
+# Drives, whether each fails, and its features.
+Landmark = tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.float32]]
 
 
 def days(times: "pd.Series[str]") -> "pd.Series[int]":
@@ -65,7 +68,7 @@ class Drives:
         stood = place >= np.searchsorted(self.key, node * _FAR)
         return np.where(stood[:, None], table[np.maximum(place, 0)], np.nan)
 
-    def landmark(self, day: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.float32]]:
+    def landmark(self, day: int) -> Landmark:
         """Drives with 30 days of telemetry whose fate is known, whether each fails, and its features."""
         alive = (self.since <= day) & (day < self.until) & (self.fails > day) & (self.first <= day - 30)
         fails = self.fails <= day + HORIZON_D
@@ -114,24 +117,32 @@ def tell(name: str, drawn: list[Figures], whole: Figures) -> None:
     print(f"{name:12}{'  '.join(parts)}")
 
 
+def reference(parts: dict[int, Landmark], judged: list[int], test: int) -> NDArray[np.float64]:
+    """The scores of the judged landmarks, learned from those whose answer was known before the day `test`."""
+    learned = [moment for moment in parts if moment + HORIZON_D < test]
+    values, fails = (np.concatenate([parts[moment][i] for moment in learned]) for i in (2, 1))
+    age_d = np.concatenate([np.full(len(parts[moment][0]), float(test - moment)) for moment in learned])
+    return boosted(values, fails, age_d, np.concatenate([parts[moment][2] for moment in judged]))
+
+
 def main() -> None:
     """Learn, judge, compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scores", type=Path)
+    parser.add_argument("--first", default=FIRST)
+    parser.add_argument("--test", default=TEST)
+    parser.add_argument("--monthly", action="store_true")
     arguments = parser.parse_args()
     drives = Drives(arguments.folder)
-    moments = days(pd.Series(pd.date_range(FIRST, LAST, freq="MS").astype(str))).tolist()
-    test = int(days(pd.Series([TEST])).iloc[0])
+    moments = days(pd.Series(pd.date_range(arguments.first, LAST, freq="MS").astype(str))).tolist()
+    test = int(days(pd.Series([arguments.test])).iloc[0])
     parts = {moment: drives.landmark(moment) for moment in moments}
-    learned = [moment for moment in moments if moment + HORIZON_D < test]
-    values, fails = (np.concatenate([parts[moment][i] for moment in learned]) for i in (2, 1))
-    age_d = np.concatenate([np.full(len(parts[moment][0]), float(test - moment)) for moment in learned])
     judged = [moment for moment in moments if moment >= test]
-    node, came, asked = (np.concatenate([parts[moment][i] for moment in judged]) for i in range(3))
-    frame = pd.DataFrame(
-        {"node": drives.names[node], "n": node, "came": came, "reference": boosted(values, fails, age_d, asked)}
-    )
+    lessons = [([moment], moment) for moment in judged] if arguments.monthly else [(judged, test)]
+    said = np.concatenate([reference(parts, some, until) for some, until in lessons])
+    node, came = (np.concatenate([parts[moment][i] for moment in judged]) for i in range(2))
+    frame = pd.DataFrame({"node": drives.names[node], "n": node, "came": came, "reference": said})
     frame["day"] = np.concatenate([np.full(len(parts[moment][0]), moment) for moment in judged])
     names = ["reference"]
     if arguments.scores is not None:

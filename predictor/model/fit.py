@@ -252,6 +252,8 @@ class FitSettings:
     Attributes:
         leaves: of one tree, at most `forest.MOST_LEAVES`.
         alone: groups never interact; False lets all features interact.
+        negatives_per_positive: as many as these are drawn for each positive, up to `most_negatives`; never fewer than
+            `least_per_positive`, as far as there are any.
     """
 
     members: int = 4
@@ -263,6 +265,7 @@ class FitSettings:
     feature_share: float = 0.3
     alone: bool = True
     negatives_per_positive: int = 20
+    least_per_positive: int = 4
     least_negatives: int = 2_000
     most_negatives: int = 20_000
     seed: int = 7
@@ -328,13 +331,14 @@ def fit(
     weights = weights or RowWeights(np.ones(len(positive)), np.zeros(len(positive)))
     generator = np.random.default_rng(settings.seed)
     wanted = _negatives(settings, positives, len(positive) - positives)
+    rate = _learning_rate(settings, positives)
     drawn = [_sample(positive, wanted, generator) for _ in range(settings.members)]
     union = np.unique(np.concatenate(drawn))
     bins = Bins.of(values[union])
     codes, grown, shares = bins.codes(values[union]), [], []
     for number, kept in enumerate(drawn):
         faster, half_life_d = VARIED[number % len(VARIED)]
-        own, counts = replace(settings, learning_rate=faster * settings.learning_rate), weights.faded(half_life_d)
+        own, counts = replace(settings, learning_rate=faster * rate), weights.faded(half_life_d)
         at = np.searchsorted(union, kept)
         grown.append(_grow(codes[at], positive[kept], counts[kept], features, (own, number)))
         shares.append(counts[kept][~positive[kept]].sum() / counts[~positive].sum())
@@ -368,7 +372,14 @@ def blocks(features: Sequence[Feature], columns: Ints) -> list[list[int]]:
 def _negatives(settings: FitSettings, positives: int, negatives: int) -> int:
     """How many negatives each booster draws."""
     ample = min(positives * settings.negatives_per_positive, settings.most_negatives)
-    return min(negatives, max(ample, positives, settings.least_negatives))
+    return min(negatives, max(ample, positives * settings.least_per_positive, settings.least_negatives))
+
+
+def _learning_rate(settings: FitSettings, positives: int) -> float:
+    """How fast boosters learn: faster the more positives there are beyond those that `most_negatives` suffices for, up
+    to twice as fast. As many trees then hold what many failures teach, and are asked as quickly."""
+    many = positives * settings.least_per_positive / settings.most_negatives
+    return settings.learning_rate * min(2.0, max(1.0, math.sqrt(many)))
 
 
 def _sample(positive: Bools, wanted: int, generator: np.random.Generator) -> Ints:

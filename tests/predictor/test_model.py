@@ -47,6 +47,19 @@ def test_probabilities_keep_their_scale_though_negatives_are_drawn() -> None:
     assert 5 * probability[~lifted].mean() < probability[lifted].mean() < 1.35 * positive[lifted].mean()
 
 
+def test_many_positives_draw_four_negatives_each_and_are_learned_from_faster() -> None:
+    """Beyond what `most_negatives` suffices for: as if that were so many and the rate higher; up to twice as high."""
+    rows, positive = rows_and_labels()
+    few = replace(SMALL, most_negatives=4 * int(positive.sum()))
+    many = replace(SMALL, most_negatives=int(positive.sum()))
+    probability = fit(rows, positive, FEATURES, many).probability(rows)
+    twice = fit(rows, positive, FEATURES, replace(few, learning_rate=2 * few.learning_rate)).probability(rows)
+    np.testing.assert_array_equal(probability, twice)
+    more = replace(many, most_negatives=many.most_negatives // 3)
+    np.testing.assert_array_equal(fit(rows, positive, FEATURES, more).probability(rows), probability)
+    assert not np.array_equal(fit(rows, positive, FEATURES, few).probability(rows), probability)
+
+
 def test_the_same_data_give_the_same_model() -> None:
     """Nothing depends on chance, threads or time."""
     rows, positive = rows_and_labels()
