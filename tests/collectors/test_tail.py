@@ -1,5 +1,6 @@
 """Bytes to whole lines; blocks that are passed over say what they would have said line by line."""
 
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,3 +159,30 @@ def test_quiet_lines_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyP
     fault = (_ISO.format(n=2) + "NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=a, x\n").encode()
     list(told(tmp_path / "kern.log", [quiet, quiet + fault, quiet], "kernel", flushes=False))
     assert sorted(fed) == [500, *range(501, 1002)]
+
+
+def test_a_byte_order_mark_hides_no_first_line(tmp_path: Path) -> None:
+    """Of a log and of a table, which a head begins; nor does a parser that is shown the head again miss it."""
+    fault = (_ISO.format(n=2) + "NVRM: Xid (PCI:0000:0f:00): 79, pid=1, name=a, x\n").encode()
+    (events, *_told), *_last = told(tmp_path / "kern.log", [codecs.BOM_UTF8 + fault], "kernel", flushes=False)
+    assert [event.code for event in events] == [79]
+
+    def follow(position: FilePosition) -> FileTail:
+        return FileTail(table, position, lambda: make_parser("sacctmgr", Context(node="login", year=2025)))
+
+    table = tmp_path / "events.txt"
+    table.write_bytes(codecs.BOM_UTF8 + b"NodeName|TimeStart|TimeEnd|State|Reason|User\n")
+    tail = follow(FilePosition(1, 2))
+    while tail.read():
+        pass
+    place = tail.position()
+    tail.close()
+    with table.open("ab") as file:
+        file.write(b"gpu-017|2025-03-01T04:05:06|2025-03-01T06:00:00|DOWN|Xid 79|root\n")
+    tail = follow(place)
+    while tail.read():
+        pass
+    tail.finish()
+    found, _lines, errors = tail.take()
+    assert ([(event.node, event.kind) for event in found], errors) == ([("gpu-017", "outage")], 0)
+    tail.close()
