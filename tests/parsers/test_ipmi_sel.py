@@ -240,13 +240,14 @@ def test_a_sidecar_reads_the_log_of_a_controller(tmp_path: Path) -> None:
 
             def kinds() -> list[tuple[str, str, str]]:
                 items = server.get("/api/v1/events?node=gpu-017")["items"]
-                return [(item["time"], item["kind"], item["severity"]) for item in items]
+                # To the minute: the controller's clock goes on between its setting and the entry.
+                return [(item["time"][:16], item["kind"], item["severity"]) for item in items]
 
             wait_for("both entries are there", lambda: len(kinds()) == 2)
             controller.add(0x07, 0x60, 0x6F, (0x00, 0xFF, 0xFF), at=WHEN + timedelta(minutes=2))
             wait_for("the third is, too", lambda: len(kinds()) >= 3)
             assert kinds() == [
-                ("2025-03-01T04:05:06.000000Z", "power_supply", "error"),
-                ("2025-03-01T04:06:06.000000Z", "power_supply", "info"),
-                ("2025-03-01T04:07:06.000000Z", "mce", "fatal"),
+                ("2025-03-01T04:05", "power_supply", "error"),
+                ("2025-03-01T04:06", "power_supply", "info"),
+                ("2025-03-01T04:07", "mce", "fatal"),
             ]
