@@ -37,6 +37,8 @@ class Decoder:
             passed, self._passed = self._passed, None
             self.feed(clean(passed[0]), passed[1])
         self._line = line
+        if line == 1:  # some writers begin a file with a byte order mark
+            text = text.removeprefix("\ufeff")
         self._decode(partial(self._parser.feed, text, line))
         if not getattr(self._parser, "holds", True):
             self.flushed_line = line

@@ -8,7 +8,6 @@ The inode and the bytes before the position identify a file. A log that was trun
 generation of the same file: it is read from its start.
 """
 
-from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -219,7 +218,7 @@ class FileTail:
     def _feed(self, lines: list[tuple[int, bytes]]) -> None:
         self.lines += len(lines)
         for number, raw in lines:
-            self._decoder.feed(_text(number, raw), number)
+            self._decoder.feed(clean(raw), number)
 
     def _mark(self, offset: int) -> int:
         start = max(0, offset - MARK_BYTES)
@@ -234,9 +233,4 @@ class FileTail:
             end = end[1:]  # begun in the middle
         shift = position.line - (end[-1][0] if end else 0)
         numbered = [(number + shift, raw) for number, raw in end]
-        self._decoder.rehearse([(number, _text(number, raw)) for number, raw in head + numbered], position.flushed_line)
-
-
-def _text(number: int, raw: bytes) -> str:
-    """A line as text; the first without the byte order mark that some writers begin a file with."""
-    return clean(raw.removeprefix(BOM_UTF8) if number == 1 else raw)
+        self._decoder.rehearse([(number, clean(raw)) for number, raw in head + numbered], position.flushed_line)

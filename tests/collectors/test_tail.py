@@ -79,6 +79,7 @@ _ISO, _SYSLOG, _RING = (
     "[ {n}.000001] ",
 )
 _PIECES = (
+    "\ufeff{head}NVRM: Xid (PCI:0000:0f:00): 92, behind a mark",
     "{head}usb 1-1: new high-speed USB device number 4",
     "{head}usb 1-1: new high-speed USB device number 4",
     "{head}e1000: quiet as ever",
