@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.drives_reference import Drives, days, figures
+from benchmarks import drives_reference
+from benchmarks.drives_reference import Drives, days, figures, reference
 
 
 def archive(folder: Path, late: int) -> Path:
@@ -43,3 +44,19 @@ def test_recall_is_counted_up_to_one_false_alarm_in_a_hundred() -> None:
     precision, recall = figures(fails, scores, np.ones(204))
     assert recall == pytest.approx(0.5)
     assert 0.4 < precision < 0.45
+
+
+def test_nothing_is_learned_whose_answer_was_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Landmarks of 30 days and less before are left out; those judged are asked in order, each with its age in days."""
+    values = {day: np.full((2, 1), day, dtype=np.float32) for day in (0, 31, 61, 92)}
+    parts = {day: (np.arange(2), np.array([True, False]), one) for day, one in values.items()}
+    given: list[tuple[list[float], list[float], list[float]]] = []
+
+    def boosted(learned: np.ndarray, _fails: np.ndarray, age_d: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        given.append((learned[:, 0].tolist(), age_d.tolist(), asked[:, 0].tolist()))
+        return asked[:, 0].astype(np.float64)
+
+    monkeypatch.setattr(drives_reference, "boosted", boosted)
+    assert reference(parts, [61, 92], 61).tolist() == [61, 61, 92, 92]
+    reference(parts, [92], 92)
+    assert given == [([0, 0], [61, 61], [61, 61, 92, 92]), ([0, 0, 31, 31, 61, 61], [92, 92, 61, 61, 31, 31], [92, 92])]
