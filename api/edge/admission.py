@@ -6,8 +6,8 @@ import random
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Annotated
@@ -23,6 +23,8 @@ from api.server.state import State
 #
 # A bucket may go below nothing (a body's size is known when it was read): then its caller waits until it is paid back.
 
+# What is counted of each node besides its heartbeats.
+RECORDS = "records"
 # Callers remembered; the one not heard of for longest is forgotten first.
 _MOST_CALLERS = 10_000
 
@@ -213,6 +215,62 @@ class BodyRoom:
         self.taken_bytes -= size
 
 
+@dataclass(slots=True)
+class NodeShares:
+    """What one node takes at a time, where its token speaks for it alone: neither every slot nor all room for bodies is
+    to be had with the token of one node. For one event loop."""
+
+    limit: int  # requests of a node at a time; 0: any number
+    limit_bytes: int  # of a node's bodies
+    metrics: Metrics
+    _requests: Counter[str] = field(default_factory=Counter)
+    _bytes: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def held(self, request: Request) -> Iterator[Callable[[int], None]]:
+        """A request's place among those of its node, for as long as the block lasts; gives what takes room in it for a
+        part of the body, of so many bytes.
+
+        Raises:
+            Problem: 429, the node has as many already, or its bodies take too much; 503 at /alerts.
+        """
+        node = getattr(request.state, "node", None)
+        if node is None or not self.limit:
+            yield lambda _size: None
+            return
+        if self._requests[node] >= self.limit:
+            detail = f"{self.limit} requests of node {node[:80]!r} are worked on already: send one after the other"
+            raise self._refusal(request, detail)
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            if self._bytes[node] + size > self.limit_bytes:
+                detail = f"bodies of node {node[:80]!r} take {self._bytes[node]} bytes: send one after the other"
+                raise self._refusal(request, detail)
+            self._bytes[node] += size
+            taken += size
+
+        self._requests[node] += 1
+        try:
+            yield take
+        finally:
+            self._requests[node] -= 1
+            self._bytes[node] -= taken
+            if not self._requests[node]:
+                del self._requests[node], self._bytes[node]
+
+    def _refusal(self, request: Request, detail: str) -> Problem:
+        self.metrics.shed.labels("node_share").inc()
+        return too_much(request, detail, retry_after(1.0))
+
+
+def too_much(request: Request, detail: str, wait: str) -> Problem:
+    """A caller sends too much: 429; 503 at /alerts, for Alertmanager takes a 429 as final."""
+    status = 503 if request.url.path.endswith("/alerts") else 429
+    return Problem(status, detail, {"Retry-After": wait})
+
+
 def retry_after(queue: float) -> str:
     """Whole seconds until another try: 1 to 5, more the longer the queue (0 to 1), never the same for all."""
     most = 1 + round(min(1.0, max(0.0, queue)) * (_MOST_RETRY_AFTER_S - 1))
@@ -237,6 +295,7 @@ class Edge:
     probes: Slots
     metrics: Metrics
     bodies: BodyRoom
+    shares: NodeShares
     pace: LoopPace = field(default_factory=LoopPace)
     nodes: RateLimiter = field(default_factory=lambda: RateLimiter(RequestLimits()))  # its bytes are records
 
@@ -248,6 +307,7 @@ class Edge:
         self.writes.resize(limits.max_writes, limits.slot_wait_s)
         self.reads.resize(limits.max_reads, limits.slot_wait_s)
         self.bodies.limit_bytes = max(limits.bodies_bytes, settings.body_limit_bytes)
+        self.shares.limit, self.shares.limit_bytes = limits.node_requests, settings.body_limit_bytes
 
     def keep_pace(self) -> None:
         """Let a request pass while the event loop is in time.
@@ -271,9 +331,8 @@ class Edge:
         wait_s, of_what = self.limiter.wait_s(caller)
         if wait_s > 0:
             self.metrics.shed.labels("rate").inc()
-            status = 503 if request.url.path.endswith("/alerts") else 429
             detail = f"too many {of_what} of one sender: send less, or raise `limits` in the server's configuration"
-            raise Problem(status, detail, {"Retry-After": whole_seconds(wait_s)})
+            raise too_much(request, detail, whole_seconds(wait_s))
 
     def charge(self, request: Request, body_bytes: int) -> None:
         """Count a body that was read."""
@@ -282,7 +341,26 @@ class Edge:
             request.state.body_bytes = body_bytes
             self.limiter.charge(caller, body_bytes)
 
-    def charge_nodes(self, request: Request, nodes: Iterable[str | None]) -> None:
+    def admit_records(self, request: Request) -> None:
+        """Refuse a body before any work on it, where its token speaks for one node alone, which sent too many records.
+
+        Raises:
+            Problem: 429.
+        """
+        node, caller = (getattr(request.state, name, None) for name in ("node", "caller"))
+        if node is not None and self.nodes.limits.bytes_per_s:
+            self._wait_of_node(request, self.nodes.wait_s(f"{caller} {node} {RECORDS}")[0], (node, RECORDS))
+
+    def _wait_of_node(self, request: Request, wait_s: float, sent: tuple[str | None, str]) -> None:
+        if wait_s <= 0:
+            return
+        node, what = sent
+        self.limiter.give_back(request.state.caller, getattr(request.state, "body_bytes", 0))
+        self.metrics.shed.labels("node_rate").inc()
+        detail = f"too many {what} of node {str(node)[:80]!r}: send less, or raise `limits` on the server"
+        raise Problem(429, detail, {"Retry-After": whole_seconds(wait_s)})
+
+    def charge_nodes(self, request: Request, nodes: Iterable[str | None], what: str = RECORDS) -> None:
         """Count the records of a body, each for its node: of those that share a token none takes the others' share.
 
         Raises:
@@ -292,15 +370,11 @@ class Edge:
         if caller is None or not self.nodes.limits.bytes_per_s:
             return
         counts = Counter(nodes)
-        waits = [(self.nodes.wait_s(f"{caller} {node}")[0], node) for node in counts]
+        waits = [(self.nodes.wait_s(f"{caller} {node} {what}")[0], node) for node in counts]
         wait_s, node = max(waits, key=itemgetter(0), default=(0.0, None))
-        if wait_s > 0:
-            self.limiter.give_back(caller, getattr(request.state, "body_bytes", 0))
-            self.metrics.shed.labels("node_rate").inc()
-            detail = f"too many records of node {str(node)[:80]!r}: send less, or raise `limits` on the server"
-            raise Problem(429, detail, {"Retry-After": whole_seconds(wait_s)})
+        self._wait_of_node(request, wait_s, (node, what))
         for each, count in counts.items():
-            self.nodes.charge(f"{caller} {each}", count)
+            self.nodes.charge(f"{caller} {each} {what}", count)
 
 
 def of_nodes(limits: RequestLimits) -> RequestLimits:
@@ -318,6 +392,7 @@ def make_edge(settings: ApiSettings, metrics: Metrics) -> Edge:
         Slots("probe", _PROBES, _PROBE_WAIT_S, metrics),
         metrics,
         BodyRoom(max(limits.bodies_bytes, settings.body_limit_bytes), metrics),
+        NodeShares(limits.node_requests, settings.body_limit_bytes, metrics),
         nodes=RateLimiter(of_nodes(limits)),
     )
 
@@ -344,6 +419,7 @@ def patience(state: State, edge: Edge) -> float:
 
 async def write_slot(request: Request, edge: AtEdge) -> AsyncIterator[None]:
     """A slot to write, for as long as the route works. It waits as long as others do who stand before it."""
+    edge.admit_records(request)
     async with edge.writes.held(patience(request.app.state.foreshock, edge)):
         yield
 

@@ -18,7 +18,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.edge.admission import AtEdge, Edge, read_slot
+from api.edge.admission import RECORDS, AtEdge, Edge, read_slot
 from api.edge.people import (
     GROUPS_HEADER,
     PERSON_HEADER,
@@ -56,22 +56,23 @@ class Caller:
     names: KnownNames = field(default_factory=KnownNames, repr=False, compare=False)
     digest: str | None = field(default=None, repr=False, compare=False)  # of its token's text
     person: Person | None = None  # who signed in; None: a program
-    # Of a token that several nodes share: each has its share of what may be sent.
-    meter: Callable[[Iterable[str | None]], None] | None = field(default=None, repr=False, compare=False)
+    # Of a token that may not report for the fleet: each node has its share of what may be sent.
+    meter: Callable[[Iterable[str | None], str], None] | None = field(default=None, repr=False, compare=False)
     oldest: datetime | None = field(default=None, repr=False, compare=False)  # what is older it may not report
 
     def seen_at(self, now: datetime) -> "Caller":
         """The caller as of a moment: who may not report for the fleet brings no archive of years."""
         return self if "ingest:fleet" in self.scopes else replace(self, oldest=now - OLDEST)
 
-    def count(self, nodes: Iterable[str | None]) -> None:
-        """Count records that came, each for its node.
+    def count(self, nodes: Iterable[str | None], what: str = RECORDS) -> None:
+        """Count records that came, each for its node; heartbeats by themselves, so that a node that logs too much is
+        not taken for a silent one.
 
         Raises:
             Problem: 429, there were too many of one.
         """
         if self.meter is not None:
-            self.meter(nodes)
+            self.meter(nodes, what)
 
     def may(self, scope: Scope) -> bool:
         """Whether it has a scope; who may report for the fleet may report for nodes."""
@@ -107,9 +108,10 @@ def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
         if scope in FLEET_WIDE and not caller.nodes.is_every:
             edge.metrics.refused_callers.labels("node").inc()
             raise Problem(403, f"token {caller.name!r} is for {caller.nodes.text!r} alone: this concerns every node")
-        shared = scope == "ingest" and caller.nodes.only is None and "ingest:fleet" not in caller.scopes
+        request.state.node = caller.nodes.only
+        metered = scope == "ingest" and "ingest:fleet" not in caller.scopes
         caller = caller.seen_at(min(server.clock(), server.wall())) if scope == "ingest" else caller
-        return replace(caller, names=server.names.now, meter=partial(edge.charge_nodes, request) if shared else None)
+        return replace(caller, names=server.names.now, meter=partial(edge.charge_nodes, request) if metered else None)
 
     return check
 

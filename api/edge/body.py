@@ -26,18 +26,22 @@ async def bounded_body(request: Request, server: State, edge: Edge) -> AsyncIter
     """The body as sent; it has its room among all bodies for as long as the block lasts.
 
     Raises:
-        Problem: 408 where it does not come, 413 over the limit, 415 for an unknown encoding, 503 without room.
+        Problem: 408 where it does not come, 413 over the limit, 415 for an unknown encoding, 429 of a node that sends
+            too much at a time, 503 without room.
         ClientDisconnect: the client went away meanwhile.
     """
     taken = bytearray()
-    try:
-        await _read(request, server, edge, taken)
-        yield bytes(taken)
-    finally:
-        edge.bodies.give_back(len(taken))
+    with edge.shares.held(request) as take:
+        try:
+            await _read(request, server, edge, (taken, take))
+            yield bytes(taken)
+        finally:
+            edge.bodies.give_back(len(taken))
 
 
-async def _read(request: Request, server: State, edge: Edge, taken: bytearray) -> None:
+async def _read(request: Request, server: State, edge: Edge, into: tuple[bytearray, Callable[[int], None]]) -> None:
+    """Read the body into a buffer; each part first takes its room in the share of its node."""
+    taken, take = into
     limit = server.settings.body_limit_bytes
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in _UNPACK:
@@ -51,6 +55,7 @@ async def _read(request: Request, server: State, edge: Edge, taken: bytearray) -
             async for part in request.stream():
                 if len(taken) + len(part) > limit:
                     raise _too_large(limit)
+                take(len(part))
                 edge.bodies.take(len(part))
                 taken += part
     except TimeoutError:

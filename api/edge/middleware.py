@@ -204,6 +204,7 @@ def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], R
         state: State = app.foreshock
         edge: Edge = app.edge
         caller = await _ingester(request, state, edge, await bearer(request))
+        edge.admit_records(request)
         async with bounded_body(request, state, edge) as packed:
             await stay(request)
             sent: RecordBatch | None = None

@@ -303,13 +303,14 @@ def check_age(caller: Caller, moment: datetime) -> None:
 
 
 def own_events(caller: Caller, events: Iterable[Event], rejected: list[Rejected]) -> list[Event]:
-    """The events that a caller may report; the others are rejected, by their lines."""
+    """The events that a caller may report, each counted for its node; the others are rejected, by their lines."""
     found: list[Event] = []
     for event in events:
         try:
             found.append(own_event(caller, event))
         except RecordError as error:
             rejected.append(rejection(event.line or 0, error))
+    caller.count(event.node for event in found)
     return found
 
 

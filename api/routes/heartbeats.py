@@ -64,7 +64,7 @@ def _take(caller: Caller, server: State, body: bytes) -> Response:
     now = server.wall()
     entries = records(body)
     reports, rejected = sift(entries, lambda value: own_report(caller, read_heartbeat(value, now)))
-    caller.count(report.node for report in reports)
+    caller.count((report.node for report in reports), "heartbeats")
     count_rejected(server.metrics, "heartbeats", rejected)
     if server.heartbeats.put(reports):
         raise Problem(503, "too many heartbeats wait for the database: try again", {"Retry-After": "5"})

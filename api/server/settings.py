@@ -90,7 +90,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """How much one token may send, and how much the server does at a time; 0 switches a rate off.
+    """How much one token may send, and how much the server does at a time; 0 switches a rate, or `node_requests`, off.
 
     The defaults let 12,500 sidecars share one token: 208 heartbeats and 42 roll-ups a second, and all of them at once
     when the server comes back.
@@ -98,7 +98,8 @@ class RequestLimits:
 
     requests_per_s: float = 2000.0
     bytes_per_s: float = 100.0e6  # of bodies as sent, packed
-    node_records_per_s: float = 1000.0  # of one node, where several share a token
+    node_records_per_s: float = 1000.0  # of one node, of all but tokens with `ingest:fleet`
+    node_requests: int = 4  # with a body, at a time, of a token that speaks for one node alone
     burst_s: float = 15.0  # how many seconds' worth may come at once
     bodies_bytes: int = 64 * 1024 * 1024  # of all bodies in memory at a time, as sent; never less than one may have
     max_writes: int = 12  # requests that write at a time; they share transactions
