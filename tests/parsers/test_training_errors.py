@@ -247,3 +247,61 @@ def test_a_flush_tells_the_errors_held() -> None:
 def test_errors_of_many_names_are_bounded() -> None:
     """Names that never end do not fill the memory."""
     assert len(decode(*(f"A{number}Error: x" for number in range(MAX_ERRORS + 50)))) == MAX_ERRORS
+
+
+TASK = "/job:jax_worker/replica:0/task:37"
+
+
+@pytest.mark.parametrize(
+    ("line", "peer", "timed"),
+    [
+        (
+            f"2022-11-15 16:03:15.140058: E x/coordination_service.cc:954] {TASK} has been set to ERROR in "
+            f"coordination service: UNAVAILABLE: Task {TASK} heartbeat timeout. This indicates that it has failed",
+            37,
+            True,
+        ),
+        (
+            "2024-04-12 23:39:41.656900: E x/client.cc:96] Coordination service agent in error status: "
+            "DEADLINE_EXCEEDED: Deadline Exceeded",
+            None,
+            True,
+        ),
+        (
+            "E0926 17:26:32.075402  157988 coordination_service_agent.cc:332] Polled an error from coordination "
+            "service (this can be an error from this or another task).",
+            None,
+            True,
+        ),
+        (
+            "F0926 17:26:32.075587  157988 client.h:77] Terminating process because the JAX distributed service "
+            "detected fatal errors. This most likely indicates that another task died",
+            None,
+            True,
+        ),
+    ],
+)
+def test_jax_names_the_task_that_did_not_come(line: str, peer: int | None, timed: bool) -> None:
+    """Why it did not is not known; the others are ended for it."""
+    (event,) = decode(line)
+    assert (event.severity, event.cause, event.attributes["error"]) == ("error", "unknown", "coordination_error")
+    assert (event.attributes.get("peer_rank"), event.time is not None) == (peer, timed)
+
+
+def test_jax_leaving_in_order_is_no_error() -> None:
+    """At its end a task that cannot say good-bye goes on ending."""
+    assert decode("E0926 17:26:32.075402 1 agent.cc:481] Failed to disconnect from coordination service") == []
+
+
+def test_nodes_that_do_not_boot_are_the_hosts() -> None:
+    """One by its name, several as Slurm lists them."""
+    (event,) = decode("srun: error: Nodes hpc7a-dy-1 are still not ready")
+    assert (event.node, event.cause, event.attributes["error"]) == ("hpc7a-dy-1", "host", "node_not_ready")
+    (event,) = decode("srun: error: Nodes hpc7a-dy-[1-4] are still not ready")
+    assert (event.node, event.cause) == (None, "host")
+
+
+def test_a_program_that_was_not_built_for_the_gpu_is_at_fault() -> None:
+    """No GPU and no network is."""
+    (event,) = decode("torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device")
+    assert event.cause == "application"
