@@ -180,11 +180,8 @@ _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("npu_out_of_memory", "", r"halMemAlloc failed"),
         ("npu_lost", "", r"DEV_RUNNING_DOWN"),
         ("npu_channel_failed", "", r"hdc send msg fail"),
-        (
-            "npu_task_failed",
-            "",
-            r"Task run failed,|Task \{.{1,300}\} run failed of exception|Task exception! device_id=",
-        ),
+        ("npu_task_failed", "", r"Task run failed,|Task \{.{1,300}\} run failed of exception"),
+        ("npu_task_failed", "", r"Task exception! device_id=|Task fail infos task_id: "),
         ("npu_task_failed", "", r"(?P<error_code>E\d{5})Memory async copy failed"),
         ("npu_task_timeout", "TSCH", r"hwts timeout exception bitmap=(?P<bitmap>0x[0-9a-fA-F]{1,16})"),
     )

@@ -422,6 +422,7 @@ FORMAT = Format(
         r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN "
         r"|slurmstepd: error: (?:\*\*\*|Detected|Exceeded|Container)"
         r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: (?:\S+: tasks? [\d,-]+: |Node failure on |Nodes \S+ are still not)"
+        r"|has been marked dead because the detector"
         r"|coordination_service(?:_agent)?\.cc:\d+\]|Coordination service agent in error status"
         r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
         r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL|ACL|HCCL) |AssertionError: Rank \d+: found "

@@ -221,7 +221,9 @@ JAX = ErrorReader(
 )
 
 
+# Torchrun's agent prints its own tracebacks line by line behind its logger's head.
 _RAISED = re.compile(
+    r"(?:[EF]\d{4} [\d:.]{8,18} {1,8}\d{1,20} [\w./-]{1,120}:\d{1,6}\] )?"
     r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
     r"(?:Error|Exception|Exit|Interrupt)(?:_[A-Z]\w{1,40})?)(?:: (?P<text>.*)|\s*$)",
     re.ASCII,
@@ -271,7 +273,8 @@ def read_python(text: str) -> ErrorReport | None:
         return ErrorReport("nan_found", match[0][:MAX_MESSAGE], node=match["node"], attributes=fields, traceback=True)
     if match := _RAISED.match(text):
         name, message = match["name"].rpartition(".")[2], match[0][match.start("name") :]
-        return ErrorReport(name, message.strip()[:MAX_MESSAGE], variant=variant_of(name, message), traceback=True)
+        message, variant = message.strip()[:MAX_MESSAGE], variant_of(name, message)
+        return ErrorReport(name, message, variant=variant, glog=glog_of(text[: match.start("name")]), traceback=True)
     if match := _DRIVER_ERROR.search(text):
         return ErrorReport(match["name"], match[0].strip()[:MAX_MESSAGE], variant=_driver_variant(match))
     if match := _WHAT.match(text):

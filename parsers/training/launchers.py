@@ -132,6 +132,12 @@ _PDSH = re.compile(
     r"(?:exited with exit code (?P<exitcode>\d{1,3})|connect(?:ion)? \w{1,40})",
     re.ASCII,
 )
+# Ray's head counts the heartbeats of its nodes (gcs_node_manager.cc): one that it misses is lost to the job.
+_RAY_NODE = re.compile(
+    r"The node with node id: \w{1,80} and address: \S{1,200} and node name: (?P<node>[\w.:-]{1,200}) has been marked "
+    r"dead because the detector has missed too many heartbeats",
+    re.ASCII,
+)
 # A signal that a library of the program caught: UCX's handler, then Open MPI's (opal/util/stacktrace.c).
 #
 #     [gpu-017:229246:0:229246] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))
@@ -160,6 +166,9 @@ def read_launcher(text: str) -> ErrorReport | None:
         )
     if match := _RETURNED.search(text) or _CHILD.search(text):
         return ErrorReport("process_exit", match[0], attributes=numbers(match.groupdict()))
+    if match := _RAY_NODE.search(text):
+        name, node = "ray_node_dead", match["node"]
+        return ErrorReport(name, match[0][:MAX_MESSAGE], variant="host", node=node, distinct_by=node)
     if match := _MPI.search(text) or _PDSH.search(text):
         fields = {name: value for name, value in match.groupdict().items() if name not in ("node", "what")}
         message = text.strip()[:MAX_MESSAGE]
@@ -169,7 +178,10 @@ def read_launcher(text: str) -> ErrorReport | None:
 
 LAUNCHERS = ErrorReader(
     name="launchers",
-    signs=("return code", "Child process with PID", "that process rank", "pdsh@", "Caught signal ", "] Signal: "),
+    signs=(
+        *("return code", "Child process with PID", "that process rank", "pdsh@", "Caught signal ", "] Signal: "),
+        "has been marked dead because",
+    ),
     read=read_launcher,
 )
 

@@ -273,6 +273,12 @@ def test_every_line_of_the_vendors_tests_is_recognised() -> None:
             "npu_task_failed",
             2,
         ),
+        (
+            "[mindspore/ccsrc/runtime/device/ascend/ascend_kernel_runtime.cc:679] DumpTaskExceptionInfo] Task fail "
+            "infos task_id: 13, stream_id: 14, tid: 118198, device_id: 1, retcode: 507011 ( model execute failed)",
+            "npu_task_failed",
+            1,
+        ),
     ],
 )
 def test_a_task_s_exception_names_its_npu(text: str, kind: str, index: int) -> None:

@@ -305,3 +305,25 @@ def test_a_program_that_was_not_built_for_the_gpu_is_at_fault() -> None:
     """No GPU and no network is."""
     (event,) = decode("torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device")
     assert event.cause == "application"
+
+
+def test_a_node_that_ray_lost_is_the_hosts() -> None:
+    """By the name that Ray gives it; of several each is told."""
+    lines = [
+        f"(raylet) The node with node id: 5ad7fa and address: 10.0.0.{n} and node name: 10.0.0.{n} has been marked "
+        "dead because the detector has missed too many heartbeats from it. This can happen when a \t(1) raylet crashes"
+        for n in (21, 22)
+    ]
+    assert [(event.node, event.cause, event.attributes["error"]) for event in decode(*lines)] == [
+        ("10.0.0.21", "host", "ray_node_dead"),
+        ("10.0.0.22", "host", "ray_node_dead"),
+    ]
+
+
+def test_an_error_behind_the_head_of_torchrun_s_logger_is_read() -> None:
+    """Its agent prints a traceback line by line."""
+    head = "E0319 23:40:35.118955 139795948843008 torch/distributed/elastic/agent/server/api.py:951] "
+    error = "torch.distributed.DistStoreError: Socket Timeout"
+    (event,) = decode(f"{head}Traceback (most recent call last):", f"{head}{error}")
+    assert (event.attributes["error"], event.message) == ("DistStoreError", error)
+    assert event.time is not None
