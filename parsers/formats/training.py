@@ -425,8 +425,9 @@ FORMAT = Format(
         r"|has been marked dead because the detector"
         r"|coordination_service(?:_agent)?\.cc:\d+\]|Coordination service agent in error status"
         r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
-        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL|ACL|HCCL) |AssertionError: Rank \d+: found "
-        r"|\[rank: \d+\] Child process with PID ",
+        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|HIP|NCCL|ACL|HCCL|synStatus)[ =]"
+        r"|AssertionError: Rank \d+: found "
+        r"|\[rank: \d+\] Child process with PID |ray\.exceptions\.\w+Error: |NPU (?:error|warning), error code is \d",
         re.ASCII,
     ),
     signs=FormatSigns(LITERALS),

@@ -5,6 +5,7 @@ from registries import defined
 
 from parsers import training
 from parsers.formats.training import LITERALS, READERS, TrainingParser
+from parsers.registry import detect
 from parsers.text.parser import Context, parse
 from parsers.training.error_report import MAX_ERRORS, MAX_LINES, ErrorReader
 from store.records.event import Event
@@ -327,3 +328,19 @@ def test_an_error_behind_the_head_of_torchrun_s_logger_is_read() -> None:
     (event,) = decode(f"{head}Traceback (most recent call last):", f"{head}{error}")
     assert (event.attributes["error"], event.message) == ("DistStoreError", error)
     assert event.time is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: HIP error: an illegal memory access was encountered",
+        "RuntimeError: synStatus=26 [Generic failure] Device acquire failed.",
+        "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
+        "npuSynchronizeDevice:NPUStream.cpp:370 NPU error, error code is 107020.",
+        "srun: error: Node failure on gpu-017",
+        "2024-04-12 23:39:41.656900: E x/client.cc:96] Coordination service agent in error status: CANCELLED: x",
+    ],
+)
+def test_auto_knows_a_training_log_by_such_an_error(line: str) -> None:
+    """What people paste is often the error alone."""
+    assert detect([line]) == "training"
