@@ -78,6 +78,7 @@ _NAMES = (
     "squeue",
     "sinfo",
     "scontrol",
+    "slurmctld",
     "nhc",
     "rasdaemon",
     "ipmi_sel",

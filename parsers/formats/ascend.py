@@ -126,7 +126,7 @@ _PLACE = re.compile(
     r"(?:\[[^\[\]]{1,300}\] ?){1,8}(?:\d{1,10} )?|\d{1,10} \(dieid:\d{1,4},cpuid:\d{1,4}\) \S{1,80}:\d{1,6} "
 )
 _INDEX = re.compile(
-    r"\b(?:device_id[=:] ?|device\((?:chipId:)?|device\[|devId: ?|devid[=-]|devicePhyId\[|logicDevid:)"
+    r"\b(?:device_id[=:] ?|dev_id=|device\((?:chipId:)?|device\[|devId: ?|devid[=-]|devicePhyId\[|logicDevid:)"
     r"(?P<index>\d{1,4})\b",
     re.ASCII,
 )
@@ -172,11 +172,16 @@ _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
             r"there is an? (?:exception of )?(?:fftsplus )?(?P<unit>aicore|aivec|aicpu|vector core)[\w ]{0,20}error"
             r"(?:, core id is (?P<core>\d{1,4}), error code = (?P<error_code>0x[0-9a-fA-F]{1,16}|\d{1,20}))?",
         ),
-        ("npu_sdma_error", "", r"there is an? (?:exception of )?(?:fftsplus )?sdma error"),
+        (
+            "npu_sdma_error",
+            "",
+            r"there is an? (?:exception of )?(?:fftsplus )?sdma error|\[fftsplus sdma error\]",
+        ),
         ("npu_out_of_memory", "", r"halMemAlloc failed"),
         ("npu_lost", "", r"DEV_RUNNING_DOWN"),
         ("npu_channel_failed", "", r"hdc send msg fail"),
         ("npu_task_failed", "", r"Task run failed,|Task \{.{1,300}\} run failed of exception"),
+        ("npu_task_failed", "", r"Task exception! device_id=|Task fail infos task_id: "),
         ("npu_task_failed", "", r"(?P<error_code>E\d{5})Memory async copy failed"),
         ("npu_task_timeout", "TSCH", r"hwts timeout exception bitmap=(?P<bitmap>0x[0-9a-fA-F]{1,16})"),
     )

@@ -1,4 +1,4 @@
-"""What `nvidia-smi nvlink -e` and `nvidia-smi -q` say of a GPU's NVLinks: the counters of each, and their fabric.
+"""What `nvidia-smi nvlink -e` and `nvidia-smi -q` say of a GPU's NVLinks, and any of its commands of a GPU it misses.
 
     2026-09-05T12:00:00Z
     GPU 0: NVIDIA GB200 (UUID: GPU-d1b93026-6d5b-03bd-3a71-f85b47a61bde)
@@ -11,10 +11,12 @@ own dates what follows it (`date -Is; nvidia-smi nvlink -e`); without one the ev
 name of their node as `pdsh` writes it. Of the Fabric section the cluster and the clique name the NVLink domain, as the
 Kubernetes label `nvidia.com/gpu.clique` does. The counters of corrected symbols (FEC) and raw bit errors are above zero
 on every healthy link: they are left out.
+
+    Unable to determine the device handle for GPU0000:07:00.0: Unknown Error        -> gpu_unhealthy of 0000:07:00.0
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
@@ -56,6 +58,12 @@ _MOST_ATTRIBUTES = 256
 _NODE = re.compile(
     r"(?P<node>[A-Za-z0-9][\w.-]{0,252}): +(?=GPU \S|Link \d|Fabric|State|Status|CliqueId|ClusterUUID)", re.ASCII
 )
+# Older releases put a space before the address. A host's name holds a digit; a program's error bears its own before it.
+_UNREACHABLE = re.compile(
+    r"(?:(?P<node>(?=[\w.-]{0,252}\d)[A-Za-z][\w.-]{0,252}): +)?Unable to determine the device handle for GPU ?"
+    r"(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]): (?P<state>[A-Z][\w ]{2,60})",
+    re.ASCII,
+)
 _GPU = re.compile(
     r"GPU (?:(?P<index>\d{1,3}): .{0,120}?(?:\(UUID: (?P<uuid>GPU-[0-9A-Fa-f-]{8,40})\))?"
     r"|(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]))\s*$",
@@ -94,6 +102,10 @@ class NvidiaSmiParser:
         node = self._context.node
         if prefix := _NODE.match(text):
             node, text = prefix["node"], text[prefix.end() :]
+        if lost := _UNREACHABLE.match(text):
+            node, state = lost["node"] or node, {"state": lost["state"].strip()}
+            missed = _GpuReading(Device("gpu", pci=_pci(lost["pci"])), line)
+            return [*self._told(node), self._event(node, missed, "gpu_unhealthy", text.strip()[:500], state)]
         if gpu := _GPU.match(text):
             found = list(self._told(node))
             index = None if gpu["index"] is None else int(gpu["index"])
@@ -143,7 +155,7 @@ class NvidiaSmiParser:
         yield self._event(node, said, "nvlink_fabric", f"NVLink fabric: {words}", attributes)
 
     def _event(
-        self, node: str | None, said: _GpuReading, kind: str, message: str, attributes: dict[str, Attribute]
+        self, node: str | None, said: _GpuReading, kind: str, message: str, attributes: Mapping[str, Attribute]
     ) -> Event:
         where = {"device": said.device, "message": message, "attributes": attributes, "line": said.line}
         return with_kind_meaning(Event(self._time, node, "nvidia_smi", kind, **where))  # type: ignore[arg-type]
@@ -185,7 +197,8 @@ FORMAT = Format(
     testimony="machine",
     recognises=re.compile(
         r"^(?:[\w.-]+: +)?\s*(?:Link \d{1,3}: (?:[A-Z][A-Za-z ]+ (?:Errors|events|BER)|Tx discards): [0-9]"
-        r"|GPU \d{1,3}: NVIDIA .{1,80}\(UUID: GPU-|CliqueId +: |ClusterUUID +: )",
+        r"|GPU \d{1,3}: NVIDIA .{1,80}\(UUID: GPU-|CliqueId +: |ClusterUUID +: )"
+        r"|^(?:[A-Za-z][\w.-]{0,60}?\d[\w.-]{0,200}: +)?Unable to determine the device handle for GPU ?[0-9A-Fa-f]{4}",
         re.ASCII,
     ),
 )

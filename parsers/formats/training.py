@@ -21,7 +21,7 @@ from parsers.training.checkpoints import Checkpoints
 from parsers.training.collectives import SIGNS as WAIT_SIGNS
 from parsers.training.collectives import CollectiveWaits
 from parsers.training.error_report import AttemptErrors, ErrorReader, ErrorReport
-from parsers.training.exceptions import NCCL, PYTHON, glog_of
+from parsers.training.exceptions import JAX, NCCL, PYTHON, glog_of
 from parsers.training.frameworks import HF_TRAINER, NEMO
 from parsers.training.launchers import (
     BOX_SIGNS,
@@ -70,7 +70,7 @@ KINDS: Mapping[str, str] = {
 # A trainer that is built upon another stands before it: where both report an iteration or a save, the first has it.
 TRAINERS: tuple[Trainer, ...] = (MEGATRON, NEMO, TORCHTITAN, HF_TRAINER, DEEPSPEED)
 # Tried in this order.
-READERS: tuple[ErrorReader, ...] = (SLURM, NPU, NCCL, TORCHRUN, LAUNCHERS, PYTHON)
+READERS: tuple[ErrorReader, ...] = (SLURM, NPU, NCCL, TORCHRUN, LAUNCHERS, JAX, PYTHON)
 SIGNS = tuple(sign for reader in READERS for sign in reader.signs)
 
 
@@ -384,7 +384,7 @@ class TrainingParser:
         time = time or glog_time(report.glog, self._stamps, self._seen) or base.time
         # Whose log it is says nothing of where the error was: only a launcher's prefix or the error names a node.
         base = replace(base, time=time, node=report.node or found.node)
-        attributes = report.event_attributes(found.rank, found.local_rank)
+        attributes = report.event_attributes(found.rank, found.local_rank, found.job_rank)
         event = with_kind_meaning(self._event(base, report.kind, report.message, attributes), report.variant)
         held = self._checkpoints.held()
         if self._errors.add(report.key(), event):
@@ -421,10 +421,13 @@ FORMAT = Format(
         r"|loading fused kernels|will not load any checkpoints|using world size: \d|time across ranks \(ms\)"
         r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN "
         r"|slurmstepd: error: (?:\*\*\*|Detected|Exceeded|Container)"
-        r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: \S+: tasks? [\d,-]+: "
+        r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: (?:\S+: tasks? [\d,-]+: |Node failure on |Nodes \S+ are still not)"
+        r"|has been marked dead because the detector"
+        r"|coordination_service(?:_agent)?\.cc:\d+\]|Coordination service agent in error status"
         r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
-        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|NCCL|ACL|HCCL) |AssertionError: Rank \d+: found "
-        r"|\[rank: \d+\] Child process with PID ",
+        r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|HIP|NCCL|ACL|HCCL|synStatus)[ =]"
+        r"|AssertionError: Rank \d+: found "
+        r"|\[rank: \d+\] Child process with PID |ray\.exceptions\.\w+Error: |NPU (?:error|warning), error code is \d",
         re.ASCII,
     ),
     signs=FormatSigns(LITERALS),

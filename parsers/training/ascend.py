@@ -32,12 +32,14 @@ _NAMED = re.compile(
     r"(?P<text>.{1,800})",
     re.ASCII | re.DOTALL,
 )
+# Old releases print no time, and one code over several lines: `EH9999: Inner Error!` stands above what it is.
+_BARE = re.compile(r"\s{0,8}(?P<code>E[EHIJLZ]\d{4}): (?!Inner Error!)(?P<text>[A-Za-z].{1,800})", re.ASCII | re.DOTALL)
 _PEER = re.compile(r"remote rank: ?\[(?P<peer_rank>\d{1,7})\]", re.ASCII)
 # What a code says whatever its words are: EI0013 is an error of the network adapter's completion queue; a process of an
 # earlier run, a port that is taken and operators that do not fit each other are the program's.
 _VARIANTS = {
     "EI0013": "fabric",
-    **dict.fromkeys(("EI0004", "EI0005", "EI0014", "EI0020", "EJ0001", "EJ0003"), "application"),
+    **dict.fromkeys(("EI0004", "EI0005", "EI0014", "EI0020", "EJ0001", "EJ0003", "EL0004"), "application"),
 }
 
 
@@ -49,11 +51,11 @@ def read_npu(text: str) -> ErrorReport | None:
             del found["rank"]
         attributes = {**numbers(found), "device": int(match["device"])}
         return ErrorReport(match["code"], _message(match), time=_time(match), attributes=attributes)
-    match = _NAMED.search(text) or _CANN.search(text)
+    match = _NAMED.search(text) or _CANN.search(text) or _BARE.match(text)
     if match is None:
         return None
     peer = _PEER.search(match["text"])
-    attributes = numbers({"pid": match["pid"], "peer_rank": peer and peer["peer_rank"]})
+    attributes = numbers({"pid": match.groupdict().get("pid"), "peer_rank": peer and peer["peer_rank"]})
     variant = _VARIANTS.get(match["code"]) or variant_of("", match["text"])
     return ErrorReport(match["code"], _message(match), variant=variant, time=_time(match), attributes=attributes)
 
@@ -65,10 +67,14 @@ def _message(match: re.Match[str]) -> str:
 
 def _time(match: re.Match[str]) -> str | None:
     """`2025-10-11-15:09:34.713.335` as other logs write it; None where the line bears none."""
-    if match["day"] is None:
+    if match.groupdict().get("day") is None:
         return None
     parts = [part for part in (match["ms"], match["us"]) if part]
     return f"{match['day']} {match['clock']}" + (f".{''.join(parts)}" if parts else "")
 
 
-NPU = ErrorReader(name="npu", signs=("(PID:", "[PID:", "EI0", "EJ0", "EI9999", "EZ9999"), read=read_npu)
+NPU = ErrorReader(
+    name="npu",
+    signs=("(PID:", "[PID:", "EI0", "EJ0", "EE1002: ", *(f"E{module}9999" for module in "EHIZ")),
+    read=read_npu,
+)

@@ -44,7 +44,7 @@ _WORDS = (
         re.compile(
             r"out of memory|OutOfMemory|RESOURCE_EXHAUSTED|illegal memory access|device-side assert"
             r"|unspecified launch failure"
-            r"|misaligned address|invalid device (?:function|ordinal)|invalid configuration argument"
+            r"|misaligned address|invalid device (?:function|ordinal)|invalid configuration argument|no kernel image is"
             r"|out of shared memory|insufficient shared memory|size mismatch|shapes? cannot be multiplied"
             r"|ncclInvalid(?:Usage|Argument)\b|invalid (?:usage|argument) \(run with NCCL_DEBUG",
             re.IGNORECASE,
@@ -185,6 +185,7 @@ class ErrorReport:
         node: the host that the line names.
         distinct_by: what else than its name makes it another error.
         traceback: it is the last line of one.
+        of_group: its rank counts within a process group: the job's, where the line's prefix names it, goes before.
     """
 
     name: str
@@ -197,17 +198,21 @@ class ErrorReport:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     distinct_by: str = ""
     traceback: bool = False
+    of_group: bool = False
 
     def key(self) -> str:
         """Equal for the same error reported by many ranks."""
         return f"{self.kind} {self.name} {self.variant} {self.distinct_by}"
 
-    def event_attributes(self, rank: int | None, local_rank: int | None) -> dict[str, Attribute]:
+    def event_attributes(
+        self, rank: int | None, local_rank: int | None, job_rank: int | None = None
+    ) -> dict[str, Attribute]:
         """The event's attributes; the ranks are those of the line's prefix, where the line itself names none."""
         names = {"training_error": "error", "training_phase": "phase"}
         found: dict[str, Attribute] = {names[self.kind]: self.name} if self.kind in names else {}
         ranks = {"rank": rank, "local_rank": local_rank}
-        return {**found, **{name: value for name, value in ranks.items() if value is not None}, **self.attributes}
+        told = {**found, **{name: value for name, value in ranks.items() if value is not None}, **self.attributes}
+        return {**told, "rank": job_rank} if self.of_group and job_rank is not None else told
 
 
 @dataclass(frozen=True, slots=True)

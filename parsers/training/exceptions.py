@@ -74,9 +74,18 @@ _NVLS = re.compile(
 _NVLS_PLACE = "transport/nvls"
 _SOCKET = re.compile(
     r"Call to (?:connect|recv|send|accept|poll)\w{0,20} .{0,80}(?:failed|timeout)|[Cc]onnection closed by remote peer"
-    r"|(?:socket\w{1,40}|ncclSocket\w{1,40}): .{0,200}(?:failed|refused|timed out|closed|exceeded)",
+    r"|(?:socket\w{1,40}|ncclSocket\w{1,40}): .{0,200}(?:failed|refused|timed out|closed|exceeded)"
+    r"|^Connect to \S{1,80} failed",
     re.ASCII,
 )
+# Amazon's and HPE's networks under NCCL (aws-ofi-nccl): a transfer that ended in error, memory that was not registered.
+_OFI = re.compile(
+    r"NET/OFI (?:Request (?:0x[0-9a-f]{1,16} )?(?P<ended>completed with error)(?:\. RC: (?P<status>-?\d{1,6}))?"
+    r"|(?:Unable to|Could not) register memory)",
+    re.ASCII,
+)
+# What the provider says where no answer came.
+_NOT_REACHED = ("Unresponsive receiver", "nreachable", "No route to ")
 
 
 def read_nccl(text: str) -> ErrorReport | None:
@@ -112,7 +121,9 @@ def _watchdog(text: str, match: re.Match[str]) -> ErrorReport:
             fields.update(numbers(found.groupdict()))
     name = "nccl_heartbeat" if "got stuck" in message or "Heartbeat" in message else "nccl_watchdog"
     variant = variant_of("", message)
-    return ErrorReport(name, message[:MAX_MESSAGE], variant=variant, glog=glog_of(text), attributes=fields)
+    return ErrorReport(
+        name, message[:MAX_MESSAGE], variant=variant, glog=glog_of(text), attributes=fields, of_group=True
+    )
 
 
 def glog_of(text: str) -> tuple[int, str, str] | None:
@@ -133,6 +144,8 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
         return ErrorReport(
             "nccl_ib_async", message, variant="fabric" if grave else "fabric_event", node=node, attributes=fields
         )
+    if match := _OFI.match(text):
+        return _libfabric(match, message, node)
     if match := _IBV.search(text):
         return ErrorReport("nccl_ib_call", message, variant="fabric", node=node, attributes=_fields(match))
     if match := _CUDA.search(text):
@@ -140,6 +153,15 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
     if _SOCKET.search(text):
         return ErrorReport("nccl_socket", message, variant="noticed", node=node)
     return None
+
+
+def _libfabric(match: re.Match[str], message: str, node: str | None) -> ErrorReport:
+    """A transfer that ended in error is the fabric's where the peer does not answer; else nobody is accused."""
+    if not match["ended"]:
+        return ErrorReport("nccl_ofi_memory", message, node=node)
+    variant = "fabric" if any(words in message for words in _NOT_REACHED) else ""
+    status = numbers({"status": match["status"]})
+    return ErrorReport("nccl_ofi_completion", message, variant=variant, node=node, attributes=status)
 
 
 def _completion(match: re.Match[str], message: str, node: str | None) -> ErrorReport:
@@ -163,7 +185,45 @@ NCCL = ErrorReader(
 )
 
 
+# JAX's and TensorFlow's coordination service: which task did not come, and what the others say who are ended for it.
+#
+#     2022-11-15 16:03:15.140058: E external/.../coordination_service.cc:954] /job:jax_worker/replica:0/task:37 has been
+#       set to ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task:37 heartbeat timeout. ...
+#     -> coordination_error, peer_rank 37; why it does not answer is not known
+#
+# Sources: coordination_service.cc, coordination_service_agent.cc and pjrt/distributed/client.cc of openxla/xla.
+
+_COORDINATION = re.compile(
+    r"/task:(?P<peer_rank>\d{1,7}) has been set to ERROR in coordination service: (?P<text>.{1,300})"
+    r"|Coordination service agent in error status: .{1,300}"
+    r"|Polled an error from coordination service"
+    r"|[Tt]erminating process because the (?:JAX distributed|coordination) service detected fatal errors",
+    re.ASCII,
+)
+
+
+def read_jax(text: str) -> ErrorReport | None:
+    """A task that was lost, or this one's end because of another."""
+    match = _COORDINATION.search(text)
+    if match is None:
+        return None
+    fields = numbers({"peer_rank": match["peer_rank"]})
+    return ErrorReport("coordination_error", match[0].strip()[:MAX_MESSAGE], glog=glog_of(text), attributes=fields)
+
+
+JAX = ErrorReader(
+    name="jax",
+    signs=(
+        *("in coordination service", "Coordination service agent in", "from coordination service"),
+        "erminating process because the",
+    ),
+    read=read_jax,
+)
+
+
+# Torchrun's agent prints its own tracebacks line by line behind its logger's head.
 _RAISED = re.compile(
+    r"(?:[EF]\d{4} [\d:.]{8,18} {1,8}\d{1,20} [\w./-]{1,120}:\d{1,6}\] )?"
     r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
     r"(?:Error|Exception|Exit|Interrupt)(?:_[A-Z]\w{1,40})?)(?:: (?P<text>.*)|\s*$)",
     re.ASCII,
@@ -213,7 +273,8 @@ def read_python(text: str) -> ErrorReport | None:
         return ErrorReport("nan_found", match[0][:MAX_MESSAGE], node=match["node"], attributes=fields, traceback=True)
     if match := _RAISED.match(text):
         name, message = match["name"].rpartition(".")[2], match[0][match.start("name") :]
-        return ErrorReport(name, message.strip()[:MAX_MESSAGE], variant=variant_of(name, message), traceback=True)
+        message, variant = message.strip()[:MAX_MESSAGE], variant_of(name, message)
+        return ErrorReport(name, message, variant=variant, glog=glog_of(text[: match.start("name")]), traceback=True)
     if match := _DRIVER_ERROR.search(text):
         return ErrorReport(match["name"], match[0].strip()[:MAX_MESSAGE], variant=_driver_variant(match))
     if match := _WHAT.match(text):

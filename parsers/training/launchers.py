@@ -22,6 +22,7 @@ from store.records.event import Attribute
 #     [rank3]: ...   [default3]: ...   [1,3]<stderr>: ...   PyTorch, torchrun (local rank), mpirun (rank)
 #     2025-03-01T04:05:06.123456789Z stdout F ...           a container's log (CRI); kubectl logs --timestamps; docker
 #     trainer/0 [default0]: ...   (Worker pid=41) ...       TorchX, Ray
+#     (worker1, rank=1, pid=41, ip=10.0.0.4) ...            SkyPilot: the rank is that of the node
 #     [pod/t-0/pytorch] ...   t-0  | ...                    kubectl, docker compose
 #     [NeMo I 2025-04-11 14:48:45 nemo_logging:393] ...     then the time that the program's own logger prints
 #     -> Launched(node, rank, local_rank, time, text)
@@ -40,7 +41,7 @@ _PREFIX = re.compile(
     r"|(?P<node>\d{1,3}(?:\.\d{1,3}){3}"
     r"|(?!py\d|E[A-Z]\d{4}: |[\w.-]{1,200}?(?:Error|Exception|Warning): )[A-Za-z][\w.-]{0,200}?\d[\w.-]{0,200}): "
     r"|[\w.-]{1,80}/\d{1,5} (?=\[)"
-    r"|\((?:[\w.:]{1,80} )?(?:pid=\d{1,10})(?:, ip=[\w.:]{1,60})?\) "
+    r"|\((?:[\w.:-]{1,80},? )?(?:rank=\d{1,7}, )?pid=\d{1,10}(?:, ip=[\w.:]{1,60})?\) "
     r"|\[pod/[\w./-]{1,200}\] "
     r"|[\w.-]{1,80} {1,20}\| "
     r"|\[?(?P<collected>\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2}))\]? "
@@ -50,7 +51,7 @@ _PREFIX = re.compile(
 _TIME = re.compile(
     rf"\s{{0,8}}(?:\[NeMo [A-Z] (?P<nemo>{_STAMP}) [^\]]{{1,80}}\] ?"
     rf"|\[[A-Z]{{4,8}}\|[^\]\s]{{1,80}}\] (?P<hf>{_STAMP}) >> "
-    rf"|(?:\[titan\] )?(?P<plain>{_STAMP})(?: - |[ \t])"
+    rf"|(?:\[titan\] )?(?P<plain>{_STAMP})(?: - |[ \t]|: (?=[DIWEF] \w))"
     rf"|\[(?P<bracket>{_STAMP})\] ?)",
     re.ASCII,
 )
@@ -59,11 +60,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
 
 @dataclass(slots=True)
 class ProgramLine:
-    """A line without its prefixes, and what they told. `time` is text still."""
+    """A line without its prefixes, and what they told. `time` is text still; `job_rank` is by PyTorch's own prefix."""
 
     text: str
     node: str | None = None
     rank: int | None = None
+    job_rank: int | None = None
     local_rank: int | None = None
     time: str | None = None
 
@@ -91,6 +93,8 @@ def _note(line: ProgramLine, match: re.Match[str]) -> None:
     rank = match["rank"] or match["mpi"] or match["srun"]
     if rank is not None:
         line.rank = int(rank)
+    if match["rank"] is not None:
+        line.job_rank = int(match["rank"])
     if match["local"] is not None:
         line.local_rank = int(match["local"])
     line.time = match["collected"] or line.time
@@ -128,6 +132,12 @@ _PDSH = re.compile(
     r"(?:exited with exit code (?P<exitcode>\d{1,3})|connect(?:ion)? \w{1,40})",
     re.ASCII,
 )
+# Ray's head counts the heartbeats of its nodes (gcs_node_manager.cc): one that it misses is lost to the job.
+_RAY_NODE = re.compile(
+    r"The node with node id: \w{1,80} and address: \S{1,200} and node name: (?P<node>[\w.:-]{1,200}) has been marked "
+    r"dead because the detector has missed too many heartbeats",
+    re.ASCII,
+)
 # A signal that a library of the program caught: UCX's handler, then Open MPI's (opal/util/stacktrace.c).
 #
 #     [gpu-017:229246:0:229246] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))
@@ -156,6 +166,9 @@ def read_launcher(text: str) -> ErrorReport | None:
         )
     if match := _RETURNED.search(text) or _CHILD.search(text):
         return ErrorReport("process_exit", match[0], attributes=numbers(match.groupdict()))
+    if match := _RAY_NODE.search(text):
+        name, node = "ray_node_dead", match["node"]
+        return ErrorReport(name, match[0][:MAX_MESSAGE], variant="host", node=node, distinct_by=node)
     if match := _MPI.search(text) or _PDSH.search(text):
         fields = {name: value for name, value in match.groupdict().items() if name not in ("node", "what")}
         message = text.strip()[:MAX_MESSAGE]
@@ -165,7 +178,10 @@ def read_launcher(text: str) -> ErrorReport | None:
 
 LAUNCHERS = ErrorReader(
     name="launchers",
-    signs=("return code", "Child process with PID", "that process rank", "pdsh@", "Caught signal ", "] Signal: "),
+    signs=(
+        *("return code", "Child process with PID", "that process rank", "pdsh@", "Caught signal ", "] Signal: "),
+        "has been marked dead because",
+    ),
     read=read_launcher,
 )
 
@@ -208,6 +224,10 @@ _KILLED = re.compile(
     re.ASCII,
 )
 _NODE = re.compile(r"srun: error: (?P<message>Node failure on (?P<node>\S{1,200}))", re.ASCII)
+# Nodes that are booted for the job and do not come; several are a list in brackets.
+_NOT_READY = re.compile(
+    r"srun: error: (?P<message>Nodes (?:(?P<node>[\w.-]{1,200})|\S{1,400}) are still not ready)", re.ASCII
+)
 _WHY = {
     "TIME LIMIT": "time_limit",
     "NODE FAILURE": "node_failure",
@@ -227,6 +247,8 @@ def read_slurm(text: str) -> ErrorReport | None:
         return ErrorReport("not_ending", message, variant="host", time=match["time"], node=match["node"])
     if match := _NODE.search(text):
         return ErrorReport("node_failure", match["message"], variant="host", node=match["node"])
+    if match := _NOT_READY.search(text):
+        return ErrorReport("node_not_ready", match["message"], variant="host", node=match["node"])
     if match := _KILLED.search(text):
         fields = {"task": match["task"], "exitcode": match["exitcode"]}
         return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(fields))

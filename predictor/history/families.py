@@ -94,7 +94,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
         *("mlx5_health", "mlx5_cmd_failed", "mlx5_cmd_timeout", "mlx5_cqe_error", "mlx5_init_failed"),
         *("mlx5_module_temp", "mlx5_module_error", "mlx5_module_unplugged", "mlx5_temp", "mlx5_pcie_power"),
         *("mlx5_tx_timeout", "mlx5_rx_timeout", "net_tx_timeout", "ib_tx_timeout", "efa_failed", "efa_cmd_failed"),
-        *("net_firmware_reset", "hccl_cqe_error"),
+        *("bnxt_cmd_failed", "bnxt_cmd_timeout", "net_init_failed", "net_firmware_reset", "hccl_cqe_error"),
     ),
     "host_memory": ("edac", "mce", "ghes", "memory_failure", "page_offlined"),
 }

@@ -140,7 +140,7 @@ class Event:
 @lru_cache(maxsize=4096)
 def canonical_pci(text: str) -> str | None:
     """A PCI address as lower-case dddd:bb:dd.f, or None where the text is none: PCI:0000:0F:00 is 0000:0f:00.0."""
-    bare = text.strip()
+    bare = text.strip().replace("0x", "")  # Linux 6.17 names a device [0x3b:0x00.0] in a report of its IOMMU
     if bare[:4].upper() == "PCI:":
         bare = bare[4:]
     if old := _OLD_PCI.fullmatch(bare):

@@ -256,3 +256,32 @@ def test_every_line_of_the_vendors_tests_is_recognised() -> None:
     assert [line for line in lines if not FORMAT.recognises.search(line)] == []
     told = {event.line for event in read(*lines) if event.kind != "ascend_fault_cleared"}
     assert (len(lines), len(told)) == (60, 35)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "index"),
+    [
+        (
+            "[task_info.cc:1170]57288 PrintSdmaErrorInfoForFftsPlusTask:fftsplus task execute failed, dev_id=3, "
+            "stream_id=50, task_id=21, context_id=18, thread_id=0, err_type=4[fftsplus sdma error]",
+            "npu_sdma_error",
+            3,
+        ),
+        (
+            "[engine.cc:1103]16282 ReportExceptProc:Task exception! device_id=2, stream_id=7, task_id=2, type=1, "
+            "retCode=0x2a, [aicpu exception].",
+            "npu_task_failed",
+            2,
+        ),
+        (
+            "[mindspore/ccsrc/runtime/device/ascend/ascend_kernel_runtime.cc:679] DumpTaskExceptionInfo] Task fail "
+            "infos task_id: 13, stream_id: 14, tid: 118198, device_id: 1, retcode: 507011 ( model execute failed)",
+            "npu_task_failed",
+            1,
+        ),
+    ],
+)
+def test_a_task_s_exception_names_its_npu(text: str, kind: str, index: int) -> None:
+    """As CANN's public manual shows them."""
+    event = one(cann("RUNTIME", text))
+    assert (event.kind, event.severity, event.device.index) == (kind, "error", index)

@@ -259,3 +259,15 @@ def test_amd_s_monitor_is_read_by_the_heads_of_its_columns() -> None:
         "pcie_replay": 3,
     }
     assert found[-1].time == datetime(2025, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("space", [" ", ""])
+@pytest.mark.parametrize("state", ["GPU is lost", "Unknown Error"])
+def test_a_gpu_that_nvidia_smi_does_not_reach_is_told_by_its_bus(space: str, state: str) -> None:
+    """Of older and newer releases; an error at most, for anybody may paste it."""
+    text = f"Unable to determine the device handle for GPU{space}0000:07:00.0: {state}"
+    (event,) = read("nvidia_smi", f"gpu-017: {text}.  Reboot the system to recover this GPU")
+    assert (event.kind, event.severity, event.node) == ("gpu_unhealthy", "error", "gpu-017")
+    assert (event.device.pci, event.attributes["state"]) == ("0000:07:00.0", state)
+    assert detect([text]) == "nvidia_smi"
+    assert detect([f"RuntimeError: {text}"]) != "nvidia_smi"

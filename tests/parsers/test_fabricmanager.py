@@ -88,3 +88,12 @@ def test_a_sentence_is_an_event(text: str, kind: str, severity: str, cause: str)
 def test_other_lines_are_no_events(name: str, line: str) -> None:
     """Notices, systems without a switch, other programs."""
     assert decode(name, line) == []
+
+
+def test_a_setting_that_keeps_it_from_starting_is_told() -> None:
+    """NVLink is not set up then; what to set is in the line."""
+    text = "fabric manager config file item: FABRIC_NODE_CONFIG_FILE has an invalid value"
+    (event,) = decode("kernel", f"Mar 03 18:39:57 a nv-fabricmanager[5183]: {text}")
+    assert (event.kind, event.severity, event.cause) == ("fabricmanager_failed", "error", "driver")
+    assert event.attributes["name"] == "FABRIC_NODE_CONFIG_FILE"
+    assert decode("kernel", f"Mar 03 18:39:57 a user[5183]: {text}") == []

@@ -5,6 +5,7 @@ from registries import defined
 
 from parsers import training
 from parsers.formats.training import LITERALS, READERS, TrainingParser
+from parsers.registry import detect
 from parsers.text.parser import Context, parse
 from parsers.training.error_report import MAX_ERRORS, MAX_LINES, ErrorReader
 from store.records.event import Event
@@ -247,3 +248,99 @@ def test_a_flush_tells_the_errors_held() -> None:
 def test_errors_of_many_names_are_bounded() -> None:
     """Names that never end do not fill the memory."""
     assert len(decode(*(f"A{number}Error: x" for number in range(MAX_ERRORS + 50)))) == MAX_ERRORS
+
+
+TASK = "/job:jax_worker/replica:0/task:37"
+
+
+@pytest.mark.parametrize(
+    ("line", "peer", "timed"),
+    [
+        (
+            f"2022-11-15 16:03:15.140058: E x/coordination_service.cc:954] {TASK} has been set to ERROR in "
+            f"coordination service: UNAVAILABLE: Task {TASK} heartbeat timeout. This indicates that it has failed",
+            37,
+            True,
+        ),
+        (
+            "2024-04-12 23:39:41.656900: E x/client.cc:96] Coordination service agent in error status: "
+            "DEADLINE_EXCEEDED: Deadline Exceeded",
+            None,
+            True,
+        ),
+        (
+            "E0926 17:26:32.075402  157988 coordination_service_agent.cc:332] Polled an error from coordination "
+            "service (this can be an error from this or another task).",
+            None,
+            True,
+        ),
+        (
+            "F0926 17:26:32.075587  157988 client.h:77] Terminating process because the JAX distributed service "
+            "detected fatal errors. This most likely indicates that another task died",
+            None,
+            True,
+        ),
+    ],
+)
+def test_jax_names_the_task_that_did_not_come(line: str, peer: int | None, timed: bool) -> None:
+    """Why it did not is not known; the others are ended for it."""
+    (event,) = decode(line)
+    assert (event.severity, event.cause, event.attributes["error"]) == ("error", "unknown", "coordination_error")
+    assert (event.attributes.get("peer_rank"), event.time is not None) == (peer, timed)
+
+
+def test_jax_leaving_in_order_is_no_error() -> None:
+    """At its end a task that cannot say good-bye goes on ending."""
+    assert decode("E0926 17:26:32.075402 1 agent.cc:481] Failed to disconnect from coordination service") == []
+
+
+def test_nodes_that_do_not_boot_are_the_hosts() -> None:
+    """One by its name, several as Slurm lists them."""
+    (event,) = decode("srun: error: Nodes hpc7a-dy-1 are still not ready")
+    assert (event.node, event.cause, event.attributes["error"]) == ("hpc7a-dy-1", "host", "node_not_ready")
+    (event,) = decode("srun: error: Nodes hpc7a-dy-[1-4] are still not ready")
+    assert (event.node, event.cause) == (None, "host")
+
+
+def test_a_program_that_was_not_built_for_the_gpu_is_at_fault() -> None:
+    """No GPU and no network is."""
+    (event,) = decode("torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device")
+    assert event.cause == "application"
+
+
+def test_a_node_that_ray_lost_is_the_hosts() -> None:
+    """By the name that Ray gives it; of several each is told."""
+    lines = [
+        f"(raylet) The node with node id: 5ad7fa and address: 10.0.0.{n} and node name: 10.0.0.{n} has been marked "
+        "dead because the detector has missed too many heartbeats from it. This can happen when a \t(1) raylet crashes"
+        for n in (21, 22)
+    ]
+    assert [(event.node, event.cause, event.attributes["error"]) for event in decode(*lines)] == [
+        ("10.0.0.21", "host", "ray_node_dead"),
+        ("10.0.0.22", "host", "ray_node_dead"),
+    ]
+
+
+def test_an_error_behind_the_head_of_torchrun_s_logger_is_read() -> None:
+    """Its agent prints a traceback line by line."""
+    head = "E0319 23:40:35.118955 139795948843008 torch/distributed/elastic/agent/server/api.py:951] "
+    error = "torch.distributed.DistStoreError: Socket Timeout"
+    (event,) = decode(f"{head}Traceback (most recent call last):", f"{head}{error}")
+    assert (event.attributes["error"], event.message) == ("DistStoreError", error)
+    assert event.time is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: HIP error: an illegal memory access was encountered",
+        "RuntimeError: synStatus=26 [Generic failure] Device acquire failed.",
+        "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
+        "npuSynchronizeDevice:NPUStream.cpp:370 NPU error, error code is 107020.",
+        "srun: error: Node failure on gpu-017",
+        "2024-04-12 23:39:41.656900: E x/client.cc:96] Coordination service agent in error status: CANCELLED: x",
+    ],
+)
+def test_auto_knows_a_training_log_by_such_an_error(line: str) -> None:
+    """What people paste is often the error alone."""
+    assert detect([line]) == "training"

@@ -86,3 +86,60 @@ def test_a_watchdog_names_its_rank_and_collective() -> None:
     assert event.time == datetime(2025, 12, 18, 20, 27, 21, 426415, tzinfo=UTC)
     told = {name: event.attributes[name] for name in ("rank", "sequence", "operation", "timeout_ms", "ran_ms")}
     assert told == {"rank": 5, "sequence": 1, "operation": "BROADCAST", "timeout_ms": 600_000, "ran_ms": 600_081}
+
+
+HANGS = (
+    "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 6"
+)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rank"),
+    [
+        ("[rank17]:[E ProcessGroupNCCL.cpp:1182] [Rank 2] ", 17),
+        ("gpu-008: [rank17]:[E ProcessGroupNCCL.cpp:1182] [PG 3 Rank 2] ", 17),
+        ("12: [E ProcessGroupNCCL.cpp:458] [Rank 2] ", 2),  # of srun's tasks, which may hold eight ranks each
+        ("[E ProcessGroupNCCL.cpp:458] [Rank 2] ", 2),
+    ],
+)
+def test_the_watchdog_counts_within_its_group_and_its_prefix_in_the_job(prefix: str, rank: int) -> None:
+    """Rank 2 of a process group is not rank 2 of the job: the blame goes to the job's."""
+    event = decode(f"{prefix}{HANGS}")[0]
+    assert (event.attributes["error"], event.attributes["rank"]) == ("nccl_watchdog", rank)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "cause"),
+    [
+        (
+            "NET/OFI Request 0x7f45 completed with error. RC: 103. Error: 4126 (Unresponsive receiver (reachable by",
+            "nccl_ofi_completion",
+            "fabric",
+        ),
+        (
+            "NET/OFI Request completed with error. RC: 107. Error: Inappropriate ioctl for device.",
+            "nccl_ofi_completion",
+            "unknown",
+        ),
+        ("NET/OFI Unable to register memory (type = 2) for device 4. RC: -22", "nccl_ofi_memory", "unknown"),
+        ("NET/OFI Could not register memory on rail 0 with flag 0", "nccl_ofi_memory", "unknown"),
+        ("Connect to 10.0.0.5<41113> failed: Network is unreachable", "nccl_socket", "unknown"),
+    ],
+)
+def test_libfabric_under_nccl_and_old_sockets_are_read(text: str, error: str, cause: str) -> None:
+    """A peer that does not answer is the fabric's, as with InfiniBand's status 12; other ends accuse nobody."""
+    (event,) = decode(f"gpu-009:194:710 [0] ofi_process_cq(a*, b*):196 NCCL WARN {text}")
+    assert (event.node, event.attributes["error"], event.cause) == ("gpu-009", error, cause)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NET/OFI Could not find ncclGetVersion symbol",
+        "NET/OFI pciPath: Could not find real path of /sys",
+        "NET/OFI Failed to initialize GDRCopy: Failed to open gdr handle",
+    ],
+)
+def test_what_libfabric_tries_at_its_start_is_no_error(text: str) -> None:
+    """The program goes on without it."""
+    assert decode(f"gpu-009:194:710 [0] f:196 NCCL WARN {text}") == []

@@ -169,3 +169,31 @@ def test_a_save_that_another_process_took_over_ends_when_that_says_so() -> None:
     assert (begun.kind, ended.kind) == ("checkpoint_save_start", "checkpoint_save")
     assert (ended.attributes["iteration"], ended.attributes["blocking_ms"]) == (10, 5510.0)
     assert [event.kind for event in decode(saving, received, staged)] == ["checkpoint_save_start"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "cause"),
+    [
+        ("EE1002: 2024-09-03-16:50:00.041.231 Stream synchronize timeout. rtDeviceSynchronize", "EE1002", "unknown"),
+        ("worker-1: EH9999: 2024-07-03-11:28:40.450.757  wait for compute device to finish", "EH9999", "unknown"),
+        ("EI0002: The wait execution of the Notify register times out. Reason: The Notify", "EI0002", "unknown"),
+        ("EE9999: rtDeviceSynchronizeWithTimeout execution failed, reason=vector core timeout", "EE9999", "unknown"),
+        (
+            "[PID: 4906] 2026-06-06-12:17:01.267.772 Memory_Allocation_Failure(EL0004): Failed to allocate memory",
+            "EL0004",
+            "application",
+        ),
+    ],
+)
+def test_codes_of_old_releases_are_read(line: str, code: str, cause: str) -> None:
+    """Without a time, of the runtime and of the host's modules."""
+    (event,) = decode(line)
+    assert (event.attributes["error"], event.cause) == (code, cause)
+
+
+@pytest.mark.parametrize(
+    "line", ["EH9999: Inner Error!", "see EI0002: The wait", "EX0002: The wait", "EI002: The wait"]
+)
+def test_a_code_alone_or_within_a_sentence_is_no_error(line: str) -> None:
+    """What it is stands in the line below it."""
+    assert decode(line) == []

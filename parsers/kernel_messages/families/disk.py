@@ -145,6 +145,14 @@ DISK_FORMS = (
         "disk_controller",
         device="disk",
     ),
+    # The controller's own events above a warning: a volume gone offline, cached writes that no volume takes.
+    MessageForm(
+        "/FATAL) - ",
+        rf"(?P<driver>megaraid_sas) {PCI}: \d{{1,10}} \(\d{{1,12}}s/0x[0-9a-f]{{4}}/FATAL\) - (?P<error>.{{1,200}})",
+        "disk_controller",
+        device="disk",
+        variant="event",
+    ),
     MessageForm(
         "killing adapter scsi",
         rf"(?P<driver>megaraid_sas) {PCI}: Reset (?:failed|not supported), killing adapter (?P<name>scsi\d{{1,4}})",

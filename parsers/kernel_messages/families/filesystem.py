@@ -152,8 +152,8 @@ FILESYSTEM = MessageFamily("filesystem", signs(FILESYSTEM_FORMS), decoder(FILESY
 # Lustre 2.10 to 2.16; the syslog codes of IBM Storage Scale (MMFS_*).
 
 _PEER = r"(?P<peer>[^\s,;]{1,120}?)"
-# Lustre's own prefix of debug lines: pid, file, line and function.
-_WHERE = r"(?P<pid>\d{1,10}):\d{1,6}:\((?P<where>[\w.-]{1,60}:\d{1,6}:\w{1,80})\(\)\) "
+# Lustre's own prefix of debug lines: pid (newest releases print none), file, line and function.
+_WHERE = r"(?:(?P<pid>\d{1,10}):\d{1,6}:)?\((?P<where>[\w.-]{1,60}:\d{1,6}:\w{1,80})\(\)\) "
 
 # How a stall's states are called in a record.
 _STATES = {
@@ -252,6 +252,12 @@ NETWORK_FILESYSTEM_FORMS = (
         "fs_stall",
         by="state",
         words=_STATES,
+    ),
+    # What was not written yet is lost, and the mount stays dead.
+    MessageForm(
+        "ceph: mds",
+        r"(?P<fs>ceph): mds(?P<peer>\d{1,4}) (?:session bl(?:ock|ack)listed|reconnect denied|rejected session)",
+        "fs_evicted",
     ),
     MessageForm(
         "session lost, hunting",

@@ -45,10 +45,17 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "nvlink_train",
             rf"{_NVRM}_?knvlink\w{{1,80}}: .{{0,400}}?(?:[Ff]ail|[Ee]rror|[Tt]imed? ?out)",
         ),
+        # A driver that was updated under a running node, or a container that brings libraries of its own.
+        (
+            "nvrm_mismatch",
+            r"NVRM: API mismatch: the client (?:has the version (?P<version>[\w.-]{1,40})"
+            r"|'(?P<process>[^']{1,64})' \(pid (?P<pid>\d{1,10})\))",
+        ),
         ("peermem_invalid_context", r"nv(?:idia[-_]peermem|_peer_mem):? .{0,120}ERROR detected invalid context"),
     )
 )
-_COUNTS = frozenset({"gpu_index", "count", "error"})
+_COUNTS = frozenset({"gpu_index", "count", "error", "pid"})
+_DEVICES = {"peermem_invalid_context": "hca", "nvrm_mismatch": "node"}
 _NUMBER_OF_LOST = 79
 
 
@@ -72,9 +79,7 @@ def _event(kind: str, message: str, found: dict[str, str | None]) -> Event:
             source="kernel",
             kind=kind,
             code=_NUMBER_OF_LOST if kind == "gpu_lost" else None,
-            device=Device(
-                type="hca" if kind.startswith("peermem") else "gpu", pci=pci and canonical_pci(pci), uuid=uuid
-            ),
+            device=Device(type=_DEVICES.get(kind, "gpu"), pci=pci and canonical_pci(pci), uuid=uuid),
             message="GPU has fallen off the bus." if kind == "gpu_lost" else message.removeprefix("NVRM: ").strip(),
             attributes=attributes,
         )
@@ -98,6 +103,7 @@ GPU = MessageFamily(
         "* GSP",
         "knvlink",
         "detected invalid context",
+        "NVRM: API mismatch: ",
     ),
     decode=decode_gpu,
 )

@@ -184,6 +184,13 @@ MLX5_FORMS = (
         "mlx5_cqe_error",
         device="hca",
     ),
+    # A completion queue that overran; before Linux 5.1 `syndrom`.
+    MessageForm(
+        "CQ error on CQN",
+        rf"{_HEAD}CQ error on CQN (?P<cqn>0x[0-9a-f]{{1,8}}), syndrome? (?P<syndrome>0x[0-9a-f]{{1,4}})",
+        "mlx5_cqe_error",
+        device="hca",
+    ),
     MessageForm(
         "Error cqe on cqn",
         rf"{_HEAD}Error cqe on cqn (?P<cqn>0x[0-9a-f]{{1,8}}), .{{0,80}}?syndrome (?P<syndrome>0x[0-9a-f]{{1,4}})",
@@ -227,7 +234,7 @@ MLX5 = MessageFamily(
 
 
 # Adapters that carry training traffic. A stuck queue of a management port (r8169, igb ...) is no fault of the node.
-_FABRIC_DRIVERS = r"(?P<driver>bnxt_en|ice|idpf|ionic|ena|gve|mlx4_en|cxgb4|hns3|enic|qede|be2net)"
+_FABRIC_DRIVERS = r"(?P<driver>bnxt_en|ice|iavf|idpf|ionic|ena|gve|mlx4_en|cxgb4|hns3|enic|qede|be2net)"
 # The EFA driver: by its address until it has a device, by the device's name then. The ENA driver says much the same.
 _EFA = rf"(?:(?P<driver>efa) {PCI}|infiniband (?P<name>(?:rdmap|efa_)[\w-]{{1,40}})): "
 _NIC = rf"(?P<driver>[a-z][\w-]{{1,20}}) {PCI} (?P<name>[^\s:]{{1,40}}): "
@@ -353,6 +360,35 @@ NETWORK_FORMS = (
         r"(?P<err>-?\d{1,6})",
         "efa_cmd_failed",
         device="hca",
+    ),
+    # Broadcom's RoCE: a command that the firmware refused, or that it did not answer.
+    MessageForm(
+        "QPLIB: cmdq[0x",
+        rf"(?P<driver>bnxt_en) {PCI}: QPLIB: cmdq\[0x[0-9a-f]{{1,8}}\]=(?P<opcode>0x[0-9a-f]{{1,8}}) status "
+        r"(?P<status>0x[0-9a-f]{1,8})$",
+        "bnxt_cmd_failed",
+        device="nic",
+    ),
+    MessageForm(
+        "QPLIB: cmdq[0x",
+        rf"(?P<driver>bnxt_en) {PCI}: QPLIB: cmdq\[0x[0-9a-f]{{1,8}}\]=(?P<opcode>0x[0-9a-f]{{1,8}}) timedout "
+        r"\((?P<waited_ms>\d{1,9})\)msec",
+        "bnxt_cmd_timeout",
+        device="nic",
+    ),
+    MessageForm(
+        "FW STALL Detected",
+        rf"(?P<driver>bnxt_en) {PCI}: (?:QPLIB: )?bnxt_re_is_fw_stalled: FW STALL Detected\. cmdq\[0x[0-9a-f]{{1,8}}\]="
+        r"(?P<opcode>0x[0-9a-f]{1,8}) waited \((?P<waited_ms>\d{1,9}) ",
+        "bnxt_cmd_timeout",
+        device="nic",
+    ),
+    MessageForm(
+        "RDMA hardware initialization FAILED",
+        rf"(?P<driver>ice|idpf|i40e) {PCI}: IRDMA hardware initialization FAILED(?: init_state=\d{{1,4}})?"
+        r"(?: status=(?P<err>-?\d{1,6}))?",
+        "net_init_failed",
+        device="nic",
     ),
     MessageForm(
         "transmit timeout: latency",

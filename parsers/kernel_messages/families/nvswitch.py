@@ -184,6 +184,11 @@ _OTHERS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
             r"(?!.{0,300}NV_WARN_NOTHING_TO_DO)request to query NVSwitch device information .{0,80}failed with error",
         ),
         (
+            "fabricmanager_failed",
+            "setting",
+            r"fabric manager config file item: (?P<name>[A-Z][A-Z0-9_]{1,60}) has an invalid value",
+        ),
+        (
             "fabricmanager_gpu",
             "",
             r"failed to find the GPU handle (?P<handle>\d{1,20}) in the multicast team .{0,40}?(?P<team>\d{1,20})\.?$",
@@ -235,6 +240,7 @@ FABRICMANAGER = MessageFamily(
     signs=(
         "detected NVSwitch ",
         "fabric manager NVIDIA GPU driver",
+        "fabric manager config file",
         "aborting fabric manager",
         "request to query NVSwitch",
         "multicast team",

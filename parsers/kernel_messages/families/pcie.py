@@ -92,6 +92,14 @@ PCIE_FORMS = (
         "pcie_dpc",
         device="",
     ),
+    # Since Linux 6.16 in one line: who sent the error, or what the port itself met.
+    MessageForm(
+        "DPC: ",
+        rf"{PCI_DEVICE}DPC: containment event, status:(?P<status>0x[0-9a-f]{{1,8}})(?:, (?P<error>ERR_NONFATAL"
+        r"|ERR_FATAL) received from (?P<source>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])|: .{1,60} detected)",
+        "pcie_dpc",
+        device="",
+    ),
     MessageForm(
         "DPC: ",
         rf"{PCI_DEVICE}(?:DPC: ){{1,2}}"
@@ -133,7 +141,7 @@ PCIE_FORMS = (
     MessageForm(
         "hange power state",
         rf"{PCI_DEVICE}(?:can't|Unable to|Refused to) change power state(?: from (?P<state>\w{{1,16}}))?[ ,].{{0,80}}?"
-        r"(?:device inaccessible|currently in D3)",
+        r"(?:device inaccessible|config space inaccessible|currently in D3)",
         "pcie_device_lost",
         device="",
     ),
@@ -145,7 +153,7 @@ PCIE_FORMS = (
     ),
     MessageForm(
         "] Request device [",
-        r"DMAR: ?\[(?P<operation>[\w -]{1,40})\] Request device \[(?P<pci>[0-9a-f:.]{7,12})\](?: PASID \w{1,12})? "
+        r"DMAR: ?\[(?P<operation>[\w -]{1,40})\] Request device \[(?P<pci>[0-9a-fx:.]{7,16})\](?: PASID \w{1,12})? "
         r"fault addr (?P<address>(?:0x)?[0-9a-f]{1,16})",
         "iommu_fault",
         device="pci",

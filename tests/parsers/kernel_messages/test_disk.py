@@ -99,3 +99,15 @@ def test_a_bad_sector_asks_for_another_disk() -> None:
 def test_what_is_no_fault_of_a_disk(message: str) -> None:
     """An empty drive, a command that a disk does not know, a whole array."""
     assert DISK.decode(message) is None
+
+
+@pytest.mark.parametrize(("level", "kind"), [("FATAL", "disk_controller"), ("WARN", None), ("info", None)])
+def test_a_controller_s_own_fatal_event_is_told(level: str, kind: str | None) -> None:
+    """Cached writes that no volume takes; its warnings and notes are passed over."""
+    event = DISK.decode(
+        f"megaraid_sas 0000:18:00.0: 12567 (749175033s/0x0001/{level}) - Controller cache pinned for missing or offline VD 00/0"
+    )
+    assert (event and event.kind) == kind
+    if event:
+        assert (event.severity, event.device.pci) == ("error", "0000:18:00.0")
+        assert event.attributes["error"] == "Controller cache pinned for missing or offline VD 00/0"

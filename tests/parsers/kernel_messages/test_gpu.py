@@ -138,3 +138,17 @@ def test_a_driver_release_is_of_its_host() -> None:
     xid = "NVRM: Xid (PCI:0000:04:00): 149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 00 (0x004001c6 0x00000000 0x0 0x0)"
     lines = ("a kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.86.15  Thu", f"b kernel: {xid}")
     assert [event.severity for event in events_of(*(f"Nov 20 22:31:54 {line}" for line in lines))] == ["error"]
+
+
+def test_libraries_of_another_version_than_the_driver_are_told_of_the_node() -> None:
+    """An updated driver under a running node, or a container with its own; any program can cause it: a warning."""
+    event = decode_gpu("NVRM: API mismatch: the client has the version 470.161.03, but")
+    assert event is not None
+    assert (event.kind, event.severity, event.cause, event.device.type) == (
+        "nvrm_mismatch",
+        "warning",
+        "driver",
+        "node",
+    )
+    assert event.attributes == {"version": "470.161.03"}
+    assert decode_gpu("NVRM: this kernel module has the version 470.103.01.  Please") is None

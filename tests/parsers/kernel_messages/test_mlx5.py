@@ -150,3 +150,17 @@ def test_a_transmit_timeout_told_three_times_is_one_event_with_its_queue() -> No
         )
         == 2
     )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"{AT}mlx5_eq_int:556:(pid 0): CQ error on CQN 0x40a, syndrom 0x1",
+        f"{AT}cq_err_event_notifier:517:(pid 0): CQ error on CQN 0x40a, syndrome 0x1",
+    ],
+)
+def test_a_completion_queue_that_overran_is_told(message: str) -> None:
+    """In the spelling of older kernels and of newer ones."""
+    event = MLX5.decode(message)
+    assert event is not None
+    assert (event.kind, event.device.pci, event.attributes["cqn"]) == ("mlx5_cqe_error", "0000:d2:00.0", "0x40a")

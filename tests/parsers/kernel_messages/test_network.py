@@ -79,3 +79,20 @@ def test_a_stuck_queue_is_at_its_adapter() -> None:
     assert event is not None
     assert (event.device.type, event.device.pci) == ("nic", "0000:61:00.0")
     assert (event.attributes["queue"], event.attributes["waited_ms"], event.attributes["cpu"]) == (17, 5000, 3)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "severity", "pci"),
+    [
+        ("bnxt_en 0000:41:00.0: QPLIB: cmdq[0xd3a]=0x9 status 0x3", "bnxt_cmd_failed", "warning", "0000:41:00.0"),
+        ("bnxt_en 0000:19:00.0: QPLIB: cmdq[0x41d]=0x3 timedout (20000)msec", "bnxt_cmd_timeout", "error", "0000:19:00.0"),
+        ("bnxt_en 0000:12:00.0: QPLIB: bnxt_re_is_fw_stalled: FW STALL Detected. cmdq[0xe]=0x3 waited (103641 > 100000) msec active 1 ", "bnxt_cmd_timeout", "error", "0000:12:00.0"),
+        ("ice 0000:60:00.0: IRDMA hardware initialization FAILED init_state=4 status=-110", "net_init_failed", "error", "0000:60:00.0"),
+        ("iavf 0000:00:05.0 enp0s5: NETDEV WATCHDOG: CPU: 1: transmit queue 0 timed out 5692 ms", "net_tx_timeout", "error", "0000:00:05.0"),
+    ],
+)  # fmt: skip
+def test_rdma_of_broadcom_and_intel_is_at_its_adapter(message: str, kind: str, severity: str, pci: str) -> None:
+    """A firmware that refuses, one that hangs, a driver that does not start."""
+    event = NETWORK.decode(message)
+    assert event is not None
+    assert (event.kind, event.severity, event.device.type, event.device.pci) == (kind, severity, "nic", pci)

@@ -74,3 +74,21 @@ def test_storage_scale_logs_under_a_tag_of_its_own(code: str, severity: str | No
     assert [(event.kind, event.severity, event.action, event.line) for event in events] == (
         [("gpfs_error", severity, action, 1)] if severity else []
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("ceph: mds0 session blocklisted", "fs_evicted"),
+        ("ceph: mds0 reconnect denied", "fs_evicted"),
+        ("ceph: mds0 rejected session", "fs_evicted"),
+        ("ceph: mds0 reconnect start", None),
+        ("ceph: mds0 closed our session", None),
+        ("LustreError: (obd_config.c:845:class_setup()) setup MGCfd17:2016:1000@tcp failed (-22)", "lustre_error"),
+        ("Lustre: (client.c:2116:ptlrpc_expire_one_request()) @@@ Request sent has timed out for slow reply: [sent 1]", "lustre_timeout"),
+    ],
+)  # fmt: skip
+def test_clients_that_are_thrown_out_and_lustre_without_a_pid(message: str, kind: str | None) -> None:
+    """A session that is only closed is made anew."""
+    event = NETWORK_FILESYSTEM.decode(message)
+    assert (event and event.kind) == kind

@@ -205,7 +205,11 @@ def test_a_narrow_link_tells_both_widths(limit: str, now: int, capable: int) -> 
         ("pcieport 0000:17:01.0: pciehp: Slot(1): Power fault", "pcie_slot", "error"),
         ("pciehp 0000:17:01.0:pcie004: Slot(1-2): Card not present", "pcie_slot", "error"),
         ("pcieport 0000:17:01.0: pciehp: Slot(1): Link Up", "pcie_slot", "info"),
-        ("nvidia 0000:3b:00.0: can't change power state from D3cold to D0 (config space inaccessible)", None, None),
+        (
+            "nvidia 0000:3b:00.0: can't change power state from D3cold to D0 (config space inaccessible)",
+            "pcie_device_lost",
+            "error",
+        ),
         (
             "nvidia 0000:3b:00.0: Unable to change power state from D3cold to D0, device inaccessible",
             "pcie_device_lost",
@@ -246,3 +250,19 @@ def test_a_containment_bears_its_reason() -> None:
         "[   50.947817] pcieport 0000:00:1b.0: DPC: unmasked uncorrectable error detected",
     )
     assert (event.kind, event.attributes["error"]) == ("pcie_dpc", "unmasked uncorrectable error")
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "pci", "told"),
+    [
+        ("pcieport 0015:00:00.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0015:01:00.0", "pcie_dpc", "0015:00:00.0", {"error": "ERR_FATAL", "source": "0015:01:00.0"}),
+        ("pcieport 0000:30:03.0: DPC: containment event, status:0x1f01: unmasked uncorrectable error detected", "pcie_dpc", "0000:30:03.0", {"status": "0x1f01"}),
+        ("DMAR: [DMA Read NO_PASID] Request device [0x3b:0x02.0] fault addr 0x3a80000 [fault reason 0x06] PTE", "iommu_fault", "0000:3b:02.0", {"address": "0x3a80000"}),
+    ],
+)  # fmt: skip
+def test_the_wording_of_newer_kernels(message: str, kind: str, pci: str, told: dict[str, str]) -> None:
+    """Who sent a fatal error, what the port met itself, an address with 0x."""
+    event = PCIE.decode(message)
+    assert event is not None
+    assert (event.kind, event.device.pci) == (kind, pci)
+    assert told.items() <= event.attributes.items()
