@@ -21,6 +21,7 @@ from real.foreshock import serve, sidecar
 from real.nvml import nvml_library
 from real.prometheus import node_exporter
 
+from benchmarks.processor import grown_s, threads_s
 from benchmarks.result import Result, Verdict
 from store.records.telemetry import COUNTERS, GAUGES
 
@@ -83,10 +84,17 @@ def measure(folder: Path) -> Iterator[Result]:
 
 
 def _processor(log: Path, programs: Sequence[Measured], looks: bool = False, times_a_second: int = 1) -> list[float]:
-    """Milliseconds of processor time a second of each program."""
-    before = [cpu_s(each.pid) for each in programs]
+    """Milliseconds of processor time a second of each program, by its threads.
+
+    Raises:
+        RuntimeError: a thread ended meanwhile, and what it spent is not known.
+    """
+    before = [threads_s(each.pid) for each in programs]
     _drive(PERIOD_S, log, programs, looks, times_a_second)
-    return [1000 * (cpu_s(each.pid) - was) / PERIOD_S for each, was in zip(programs, before, strict=True)]
+    after = [threads_s(each.pid) for each in programs]
+    if any(was.keys() - now.keys() for was, now in zip(before, after, strict=True)):
+        raise RuntimeError("a thread of one of the programs ended: measure again")
+    return [1000 * grown_s(was, now) / PERIOD_S for was, now in zip(before, after, strict=True)]
 
 
 def measure_rings(folder: Path) -> Iterator[Result]:
