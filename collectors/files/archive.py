@@ -368,7 +368,8 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
     except (ReadError, OSError) as error:
         broken = f"{error}: copy it anew"
     first_skip = skips[0] if skips else None
-    timed, doubt = _timed(events, context.until), _undated(part, events, context.until) or _unread(part, events, xids)
+    doubt = _undated(part, events, context.until) or _unread(part, events, xids) or _backward(part, events)
+    timed = _timed(events, context.until)
     return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken, unlike, doubt)
 
 
@@ -449,4 +450,19 @@ def _undated(part: ArchivePart, events: Sequence[Event], otherwise: datetime | N
     return (
         f"none of its lines bears a time: its {len(events)} events count as of {otherwise:%Y-%m-%d %H:%M:%S}Z, the "
         f"archive's newest: write it anew with `{_ANEW}` or `dmesg --time-format iso`"
+    )
+
+
+def _backward(part: ArchivePart, events: Sequence[Event]) -> str | None:
+    """What to say of outages that end before they begin: whoever wrote them took the columns for each other, or two
+    clocks."""
+    if part.name != "outages":
+        return None
+    spans = ((event, event.attributes.get("start"), event.attributes.get("end")) for event in events)
+    found = [event for event, start, end in spans if start and end and str(end) < str(start)]  # as `format_time` writes
+    if not found:
+        return None
+    return (
+        f"{len(found)} of its {len(events)} outages end before they begin, the first in line {found[0].line}: "
+        "they count as outages without any length: look whether the two columns are the right way round"
     )

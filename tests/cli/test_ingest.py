@@ -163,6 +163,19 @@ def test_a_node_of_two_rows_is_told_of(tmp_path: Path) -> None:
     assert told == "Doubtful: nodes.csv: a has several rows, of which the last counts: leave the others out\n"
 
 
+def test_outages_that_end_before_they_begin_are_told_of(tmp_path: Path) -> None:
+    """Somebody's columns are the wrong way round: such outages have no length, and nothing else shows it."""
+    times = (
+        "2025-03-01T04:05:06Z|2025-03-01T06:00:00Z",
+        "2025-03-02T06:00:00Z|2025-03-02T04:05:06Z",
+        "2025-03-03T06:00:00Z|",
+    )
+    rows = "".join(f"gpu-{place:03}|{span}|DOWN|Xid 79|root\n" for place, span in enumerate(times))
+    (tmp_path / "outages.csv").write_text(f"NodeName|TimeStart|TimeEnd|State|Reason|User\n{rows}")
+    told = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}").stderr
+    assert told.startswith("Doubtful: outages.csv: 1 of its 3 outages end before they begin, the first in line 3: ")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_tables_of_slurm_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
     """Editors and shells of other systems write one, and lines that end in CR LF; `sacct -p` ends rows in a bar."""
