@@ -85,7 +85,7 @@ __all__ = (
 # The API itself explains kinds and codes of events, from the catalogue.
 
 STATE_MEANINGS = {
-    "faulty": "a fatal hardware fault in the last 24 h, or one that is still shown",
+    "faulty": "a fatal hardware fault that happened, or that a gauge showed, in the last 24 h",
     "out": "the scheduler has taken it out of service",
     "at_risk": "likely to fail within a day",
     "cordoned": "kept free of new work at our request",

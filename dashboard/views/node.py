@@ -50,7 +50,7 @@ def _live(site: Site, name: str) -> None:
         cluster = site.client.cluster()
         node = site.client.node(name)
         verdicts = site.client.open_verdicts(VERDICTS, node=name)
-        panels.banner(*headline(node))
+        panels.answer(cluster, *headline(node))
         panels.as_of(cluster)
         if (limit := panels.span().limit(cluster.now - PAST, REACH)) is not None:
             st.caption(limit)

@@ -29,7 +29,7 @@ def _live(site: Site) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         report = site.client.lemons()
-        panels.banner(*headline(report))
+        panels.answer(cluster, *headline(report))
         panels.as_of(cluster)
         st.caption(basis(report))
         for lemon in report.items[:SHOWN]:

@@ -83,7 +83,8 @@ def test_an_empty_cluster_says_what_to_do_instead_of_empty_charts(opened: Any, a
         api.answers[path] = {"items": [], "next_cursor": None}
     api.answers["lemons"] = api.answers["lemons"] | {"items": [], "found": 0, "nodes": 0}
     api.answers["riskiest"] = {"as_of": "2025-03-29T03:12:00Z", "items": []}
-    api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0}
+    # Of no node anything was heard: a server calls that stale, too.
+    api.answers["cluster"] = {"now": "2025-03-29T03:12:00Z", "mode": "shadow", "nodes": 0, "stale": True}
     api.answers["models"] = {"items": [], "training": None}
     api.answers["checks"] = {"items": []}
     api.answers["hints/outcomes"] = {"tallies": []}
