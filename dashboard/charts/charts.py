@@ -186,7 +186,7 @@ def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> g
                 col=i % 2 + 1,
             )
     _shade(figure, outages, times)
-    figure.update_xaxes(range=[times[0], times[-1] + HOUR], tickformat="%b %d", nticks=6, fixedrange=True)
+    _hour_axes(figure, times)
     figure.update_yaxes(fixedrange=True)
     for i, (title, _, _) in enumerate(shown):
         if title in FROM_ZERO:
@@ -220,11 +220,17 @@ def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[Outag
         figure.add_trace(trace, row=i // 2 + 1, col=i % 2 + 1)
     every = sorted(words.local(hour.time) for hour in hours)
     _shade(figure, outages, every)
-    figure.update_xaxes(range=[every[0], every[-1] + HOUR], tickformat="%b %d", nticks=6, fixedrange=True)
+    _hour_axes(figure, every)
     figure.update_yaxes(fixedrange=True)
     margin = {"l": 0, "r": 0, "t": 40, "b": 0}
     figure.update_layout(height=60 + 190 * rows, margin=margin, showlegend=False, hovermode="x")
     return figure
+
+
+def _hour_axes(figure: go.Figure, times: Sequence[datetime]) -> None:
+    """Every time axis from the first hour to the last: days, or hours where many of them would bear one day's name."""
+    ticks = "%b %d" if times[-1] - times[0] > timedelta(days=3) else "%b %d\n%H:%M"
+    figure.update_xaxes(range=[times[0], times[-1] + HOUR], tickformat=ticks, nticks=6, fixedrange=True)
 
 
 def with_gaps(rollups: Sequence[RollupJson]) -> list[tuple[datetime, RollupJson | None]]:

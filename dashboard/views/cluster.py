@@ -240,13 +240,9 @@ def _past(site: Site, node: NodeJson, cluster: ClusterJson) -> str | None:
 def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson) -> str:
     """What speaks against a node, as Markdown: its newest fatal fault, its silence, what raised its score."""
     said = []
-    recent = (i for i in incidents if i.severity == "fatal" and cluster.now - (i.shown or i.end) < _DAY)
-    fatal = next((i for i in recent if i.node == node.node), None)
+    fatal = words.newest_fatal(incidents, node.node, cluster.now)
     if fatal is not None:
-        place = words.device(fatal.device, name=fatal.name)
-        moment = words.ago(fatal.start, cluster.now) if fatal.start <= cluster.now else words.utc(fatal.start)
-        still = f", last shown {words.ago(fatal.shown, cluster.now)}" if fatal.shown is not None else ""
-        said.append(f"{words.plain(words.what(fatal))} ({words.plain(place)}, {moment}{still})")
+        said.append(words.fault(fatal, cluster.now))
     if node.state == "silent":
         said.append(f"last heard of {words.ago(node.last_seen, cluster.now)}" if node.last_seen else "never heard of")
     said += [

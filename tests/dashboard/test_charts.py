@@ -71,6 +71,14 @@ def test_a_gap_in_the_telemetry_stays_a_gap() -> None:
     assert list(figure.data[1].y) == [90.0, 90.0, None, 90.0]
 
 
+def test_hours_bear_the_time_of_day_where_a_day_would_stand_many_times() -> None:
+    """Of a range of some hours each mark would say the same day."""
+    for hours, ticks in ((6, "%b %d\n%H:%M"), (7 * 24, "%b %d")):
+        rollups = [RollupJson(time=START + n * HOUR, gpu_temp_max_c=70.0) for n in range(hours)]
+        figure = charts.telemetry(rollups, [])
+        assert figure is not None and figure.layout.xaxis.tickformat == ticks
+
+
 def test_what_nobody_measured_has_no_empty_chart() -> None:
     """Only the panels with data, and none at all without data."""
     figure = charts.telemetry([RollupJson(time=START, gpu_temp_max_c=70.0, gpu_temp_mean_c=61.0)], [])
