@@ -177,7 +177,8 @@ def newest_fatal(incidents: Iterable[IncidentJson], node: str, now: datetime) ->
 
 def fault(fatal: IncidentJson, now: datetime) -> str:
     """A fault with its device and its age, as Markdown; of one that a gauge shows, when it did last."""
-    where = device(fatal.device, name=fatal.name)
+    others = len(fatal.devices) - 1
+    where = device(fatal.device, name=fatal.name) + (f" and {others} more" if others > 0 else "")
     moment = ago(fatal.start, now) if fatal.start <= now else utc(fatal.start)
     last = f", last shown {ago(fatal.shown, now)}" if fatal.shown is not None else ""
     return f"{plain(what(fatal))} ({plain(where)}, {moment}{last})"

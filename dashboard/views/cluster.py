@@ -141,13 +141,13 @@ def _last_stop(site: Site, cluster: ClusterJson) -> None:
 
 
 def _metrics(cluster: ClusterJson) -> None:
-    name, state = ("Not known", "silent") if cluster.stale else ("Well", "ok")
+    name, well = ("Not known", words.count(cluster.states.get("silent"))) if cluster.stale else ("Well", None)
     incidents = None if cluster.stale and not cluster.incidents_24h else cluster.incidents_24h
     missed = None
     if cluster.goodput is not None and cluster.target is not None and not cluster.stale:
         missed = f"{(cluster.goodput - cluster.target) * 100:+.1f} points"
     shown: tuple[tuple[str, str, str | None, str | None], ...] = (
-        (f"{name}, of {words.many(cluster.nodes, 'node')}", _counted(cluster, state), None, None),
+        (f"{name}, of {words.many(cluster.nodes, 'node')}", well or _counted(cluster, "ok"), None, None),
         ("Faulty", _counted(cluster, "faulty"), None, words.STATE_MEANINGS["faulty"]),
         ("At risk", _counted(cluster, "at_risk"), None, words.STATE_MEANINGS["at_risk"]),
         ("Out or cordoned", _counted(cluster, "out", "cordoned"), None, "takes no new work"),

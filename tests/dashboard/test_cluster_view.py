@@ -149,6 +149,8 @@ def test_the_newest_fatal_fault_of_a_node_speaks_against_it() -> None:
     assert view.why(node, [old], CLUSTER) == no_more
     standing = msgspec.structs.replace(old, shown=NOW - timedelta(minutes=5))
     assert view.why(node, [standing], CLUSTER).endswith("ago, last shown 5 min ago)")
+    all_four = msgspec.structs.replace(standing, devices=(standing.device,) * 4)
+    assert "(GPU 3 (0000:0f:00.0) and 3 more, " in view.why(node, [all_four], CLUSTER).replace("\\", "")
 
 
 def test_a_fault_dated_later_than_the_clock_bears_its_date() -> None:

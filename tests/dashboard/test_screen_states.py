@@ -46,6 +46,9 @@ def test_of_nodes_that_nobody_hears_of_no_zero_is_shown(drawn: Opened, api: Any)
     assert [shown[name].value for name in ("Faulty", "At risk", "Incidents")] == ["–", "–", "–"]
     assert (shown["Not known"].value, shown["Out or cordoned"].value) == ("2", "1")
     assert not shown["Goodput"].delta
+    api.answers["cluster"] |= {"states": counts | {"silent": 0, "faulty": 3}}
+    shown = {one.label.partition(",")[0]: one.value for one in drawn("cluster").metric}
+    assert (shown["Not known"], shown["Faulty"]) == ("0", "3")
 
 
 @pytest.mark.parametrize("page", PAGES)
