@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import streamlit as st
 
@@ -222,8 +223,8 @@ def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
     span = panels.span()
     since = span.end(cluster.now) - WEEK if span.since is None else span.since
     week = [rollup for rollup in node.telemetry if rollup.time >= since and span.holds(rollup.time)]
-    figure = charts.telemetry(week, node.outages)
-    if figure is None:
+    figures = charts.telemetry(week, node.outages)
+    if not figures:
         panels.empty(
             span.nothing("No telemetry of this node", cluster.now - PAST, REACH)
             if span
@@ -231,7 +232,12 @@ def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
             "point `foreshock sidecar --source scrape:URL` at its dcgm-exporter."
         )
     else:
-        st.plotly_chart(figure, key="telemetry", config=charts.CONFIG)
+        _side_by_side(figures, "telemetry")
+
+
+def _side_by_side(figures: Sequence[Any], key: str) -> None:
+    for at, (column, figure) in enumerate(zip(st.columns(2, gap="medium"), figures, strict=False)):
+        column.plotly_chart(figure, key=f"{key}_{at}", config=charts.CONFIG)
 
 
 def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> None:
@@ -241,14 +247,14 @@ def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> Non
     span = panels.span()
     week = span.end(cluster.now) - WEEK
     hours = site.client.hours(node.node, "node", week if span.since is None else max(span.since, week))
-    figure = charts.measures([hour for hour in hours if span.holds(hour.time)], "node", node.outages)
-    if figure is None:
+    figures = charts.measures([hour for hour in hours if span.holds(hour.time)], "node", node.outages)
+    if not figures:
         nothing = "Nothing that the node itself measures has differed"
         panels.empty(span.nothing(nothing, week, _NEWEST_WEEK) if span else f"{nothing} within a week.")
     else:
         if (limit := span.limit(week, _NEWEST_WEEK)) is not None:
             st.caption(limit)
-        st.plotly_chart(figure, key="measures", config=charts.CONFIG)
+        _side_by_side(figures, "measures")
 
 
 def _verdicts(site: Site, name: str, verdicts: Sequence[VerdictJson]) -> None:

@@ -167,7 +167,7 @@ def test_the_node_page_follows_its_address(opened: Any) -> None:
     said = drawn.error[0].value.replace("\\", "")
     assert said.startswith("**gpu-017 is faulty: Xid 79, ")
     assert " ago).** Do: reboot the node. The chance of an unplanned outage is 83 % within 24 h" in said
-    assert len(drawn.get("plotly_chart")) == 3
+    assert len(drawn.get("plotly_chart")) == 2 + 2, "the axis, the reasons; telemetry in two columns"
     assert [next(iter(table.value.columns)) for table in drawn.dataframe] == [
         *("Device", "Open", "Open", "Began (UTC)", "When (UTC)")
     ]

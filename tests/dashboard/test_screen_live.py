@@ -60,6 +60,15 @@ AXIS = f"""(() => {{
 }})()"""
 TICKS = "[...document.querySelectorAll('.xtick text')].map(one => one.textContent)"
 SAVE = "document.querySelector('button[aria-label=\"Download as CSV\"]').click()"
+# Whether a link that bears a name which is too long for its line shows all of it.
+LONG_LINK = """(() => {
+  const label = document.querySelector('[data-testid=stPageLink-NavLink] p');
+  const before = label.textContent;
+  label.textContent = 'gpu-' + 'x'.repeat(300);
+  const cut = [label, label.closest('a')].some(one => one.scrollWidth > one.clientWidth);
+  label.textContent = before;
+  return !cut;
+})()"""
 SLIDER = "document.querySelector('input[type=range]')"
 
 
@@ -201,7 +210,7 @@ def test_to_save_a_table_as_it_is_seen(visitor: Visitor, tmp_path: Path) -> None
     wait_for("the file is there", lambda: visitor.page.evaluate(SAVE) or any(tmp_path.glob("*.csv")), 10)
     with next(tmp_path.glob("*.csv")).open(encoding="utf-8-sig", newline="") as file:
         heads, *saved = list(csv.reader(file))
-    assert heads[:6] == ["Open", "When (UTC)", "Severity", "Node", "Device", "What"]
+    assert heads[:7] == ["Open", "When (UTC)", "Severity", "Node", "Device", "What to do", "What"]
     same = next(one for one in saved if "gpu-003" in one)
     assert [same[0], *same[2:6]] == [row[0], *row[2:6]]
 
@@ -373,6 +382,13 @@ LEFT = {
 def axe() -> str:
     """Its script."""
     return axe_script()
+
+
+def test_a_long_name_on_a_link_is_whole(visitor: Visitor) -> None:
+    """It takes another line: names of nodes differ at their end."""
+    visitor.press("Incidents")
+    visitor.sees("Its node:", "served by")
+    assert visitor.page.evaluate(LONG_LINK)
 
 
 @pytest.mark.parametrize("name", PAGES)
