@@ -69,6 +69,9 @@ LONG_LINK = """(() => {
   label.textContent = before;
   return !cut;
 })()"""
+# Heads of cards that are wider than they are shown.
+CUT_HEADS = """[...document.querySelectorAll('[data-testid=stMetricLabel] p')]
+  .filter(one => [one, one.parentElement].some(box => box.scrollWidth > box.clientWidth)).map(one => one.innerText)"""
 SLIDER = "document.querySelector('input[type=range]')"
 
 
@@ -389,6 +392,31 @@ def test_a_long_name_on_a_link_is_whole(visitor: Visitor) -> None:
     visitor.press("Incidents")
     visitor.sees("Its node:", "served by")
     assert visitor.page.evaluate(LONG_LINK)
+
+
+def test_heads_of_cards_are_whole_on_a_small_screen(visitor: Visitor) -> None:
+    """ "Out or cord..." is no word."""
+    size = {"height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    visitor.page.call("Emulation.setDeviceMetricsOverride", width=1000, **size)
+    try:
+        visitor.sees("Out or cordoned", "served by")
+        assert visitor.page.evaluate(CUT_HEADS) == []
+    finally:
+        visitor.page.call("Emulation.setDeviceMetricsOverride", width=1440, **size)
+
+
+def test_which_link_the_keys_stand_on_is_seen(visitor: Visitor) -> None:
+    """By a line around it: the ground alone is hardly another."""
+    tab: dict[str, object] = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+    focused = "document.activeElement"
+
+    def on_a_link() -> bool:
+        visitor.page.call("Input.dispatchKeyEvent", type="rawKeyDown", **tab)
+        visitor.page.call("Input.dispatchKeyEvent", type="keyUp", **tab)
+        return bool(visitor.page.evaluate(f"{focused}.dataset.testid === 'stTopNavLink'"))
+
+    wait_for("the keys reach the menu", on_a_link)
+    assert visitor.page.evaluate(f"getComputedStyle({focused}).outlineStyle") == "solid"
 
 
 @pytest.mark.parametrize("name", PAGES)
