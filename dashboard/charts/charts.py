@@ -181,7 +181,7 @@ def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> l
             )
             for colour, (name, legend) in zip((LINE, SECOND), columns.items(), strict=False)
         ]
-        panels.append(_Plot(_title(title, columns), traces, title in FROM_ZERO))
+        panels.append(_MeasurePlot(_title(title, columns), traces, title in FROM_ZERO))
     return _columns(panels, outages, times)
 
 
@@ -201,12 +201,12 @@ def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[Outag
         times, values = zip(*series[name], strict=True)
         line, title = {"color": LINE, "width": 1.6}, words.plain(name)
         trace = go.Scatter(x=times, y=values, mode="lines+markers", marker_size=2.5, line=line, name=title)
-        panels.append(_Plot(title, [trace]))
+        panels.append(_MeasurePlot(title, [trace]))
     return _columns(panels, outages, sorted(words.local(hour.time) for hour in hours))
 
 
 @dataclass(frozen=True, slots=True)
-class _Plot:
+class _MeasurePlot:
     """One small chart."""
 
     title: str
@@ -214,7 +214,9 @@ class _Plot:
     from_zero: bool = False
 
 
-def _columns(panels: Sequence[_Plot], outages: Sequence[OutageJson], times: Sequence[datetime]) -> list[go.Figure]:
+def _columns(
+    panels: Sequence[_MeasurePlot], outages: Sequence[OutageJson], times: Sequence[datetime]
+) -> list[go.Figure]:
     """The panels row by row, a figure for each of two columns: on a phone one stands below the other."""
     figures = []
     for own in (panels[::2], panels[1::2]):
