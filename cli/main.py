@@ -7,6 +7,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,7 +90,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does; here the subcommand runs."""
-        with _reader_gone(), _visible_errors(), _package_needed(ctx), _whole_database():
+        with _reader_gone(), _visible_errors(), _broken_off(ctx), _package_needed(ctx), _whole_database():
             return super().invoke(ctx)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -118,6 +119,16 @@ def help_of(name: str) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == name.replace("-", "_")
     )
     return next(found, None) or ""
+
+
+@contextmanager
+def _broken_off(ctx: click.Context) -> Iterator[None]:
+    """Ctrl-C: 130, as shells have it; click's 1 would be that of a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("Broken off", err=True)
+        ctx.exit(128 + signal.SIGINT)
 
 
 @contextmanager
@@ -175,7 +186,7 @@ def foreshock() -> None:
 
 
 def main() -> None:
-    """The console entry point: exit 0 done, 2 bad usage or input, 3 a failed check."""
+    """The console entry point: exit 0 done, 2 bad usage or input, 3 a failed check, 130 broken off by Ctrl-C."""
     gc.set_threshold(*_GC_AFTER)
     hide_passwords()
     if sys.argv[1:2] and sys.argv[1] in _PRIVATE:

@@ -24,14 +24,18 @@ from dashboard.panels import page, thread
 from dashboard.panels.page import Site
 from dashboard.views import cluster, collection, goodput, hints, incidents, models, node, repair, run, verdicts
 
-# Streamlit leaves a sixth of the screen empty above the first line, fades parts that are being redrawn, and its small
-# print is paler than eyes need (3.9:1 where WCAG asks for 4.5:1).
+# Streamlit leaves a sixth of the screen empty above the first line, fades parts that are being redrawn, its small print
+# is paler than eyes need (3.9:1 where WCAG asks for 4.5:1), of a link or a card's head that is too long it hides the
+# end, and which link the keys stand on it tells by a ground that is hardly another.
 STYLE = """
 [data-testid="stMainBlockContainer"] { padding: 4rem 2.5rem 2rem 2.5rem; }
 [data-stale="true"] { opacity: 1 !important; transition: none !important; }
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] * { opacity: 1 !important; }
 [data-testid="stCaptionContainer"] { color: color-mix(in srgb, currentcolor 78%, transparent) !important; }
 [data-testid="stCaptionContainer"] :is(p, strong) { color: inherit !important; }
+[data-testid="stPageLink-NavLink"] :is(span, p) { white-space: normal !important; overflow-wrap: anywhere; }
+[data-testid="stMetricLabel"] :is(div, p) { white-space: normal !important; overflow: visible !important; }
+a:focus-visible { outline: 2px solid currentcolor !important; outline-offset: 1px; }
 h3 { font-size: 1.25rem !important; padding: 0.25rem 0 !important; }
 """
 # A tremor before the large one; its colours stand on white and on black.

@@ -132,7 +132,7 @@ def _lacking(caller: Caller, scope: Scope) -> str:
 FLEET_WIDE: frozenset[Scope] = frozenset(("act:stop", "act:reset"))
 # What the answer to a token that is not in force says, by why.
 _REMEDY = {
-    "unknown": "send a known token: Authorization: Bearer ...",
+    "unknown": "send a known token: Authorization: Bearer TOKEN",
     "expired": "this token has expired: `foreshock token new` makes another",
     "revoked": "this token was revoked: `foreshock token new` makes another",
     "used up": "this join token has been used up: `foreshock token new` makes another",

@@ -23,7 +23,7 @@ import click
 
 from cli.console.errors import Failure
 from cli.console.output import print_text
-from cli.console.store import open_store
+from cli.console.store import open_store, shown
 from cli.processes.children import Children, free_port
 from cli.replay.clock import ReplayClock, real_clock
 from predictor.dataset.folds import NoDataError
@@ -140,7 +140,7 @@ def _run(settings: DemoSettings, directory: Path) -> None:
     try:
         with engine.connect() as connection:
             if newest_time(connection) is not None:
-                raise Failure(f"{url} holds data already: name an empty database, or leave --db out")
+                raise Failure(f"{shown(url)} holds data already: name an empty database, or leave --db out")
         cluster, stretch, tape = _history(settings, engine, directory)
     finally:
         engine.dispose()

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -94,16 +94,25 @@ def database(url: str) -> Check:
     from sqlalchemy.exc import SQLAlchemyError
 
     from store.database.connections import DatabaseError, masked, newest_revision, open_database, revision, too_new
+    from store.database.integrity import remedy
 
     try:
         at = revision(open_database(url, create=False))
     except (DatabaseError, SQLAlchemyError) as error:
-        return Check("database", "wrong", str(error).splitlines()[0])
+        return Check("database", "wrong", remedy(error) or str(error).splitlines()[0])
     if (newer := too_new(at)) is not None:
         return Check("database", "wrong", newer)
     if at != newest_revision():
-        return Check("database", "wrong", f"schema {at}: run `foreshock db migrate --db {masked(url)}`")
+        return Check(
+            "database", "wrong", f"schema {at or 'nothing yet'}: run `foreshock db migrate --db {masked(url)}`"
+        )
     return Check("database", "ok", f"schema {at}")
+
+
+def stored(url: str) -> list[Check]:
+    """The database; and what it holds, where it is in order: else each further line would say the same again."""
+    found = database(url)
+    return [found] if found.result != "ok" else [found, inventory(url), models(url)]
 
 
 def inventory(url: str) -> Check:
@@ -190,13 +199,8 @@ def doctor(
 ) -> None:
     """Check this installation and say what is wrong. Exit 3 if anything is."""
     found = [*installation(), *sources(), *(sidecar_sources(file) if file is not None else ())]
-    requested: list[tuple[Callable[[str], Check], str | None]] = [
-        (database, db_url),
-        (inventory, db_url),
-        (models, db_url),
-        (server, server_url),
-    ]
-    found += [check(url) for check, url in requested if url is not None]
+    found += stored(db_url) if db_url is not None else []
+    found += [server(server_url)] if server_url is not None else []
     found += [server_tokens(server_file)] if server_file is not None else []
     rows = [asdict(check) for check in found]
     if as_json:

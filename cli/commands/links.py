@@ -10,7 +10,7 @@ import click
 from cli.commands.predict import Moment
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
-from cli.console.store import open_store
+from cli.console.store import open_store, shown
 from cli.processes.workers import BACKGROUND_OPTION, give_way
 from predictor.dataset.folds import NoDataError
 from store.records.event import format_time
@@ -40,7 +40,7 @@ def links(
     with engine.connect() as connection:
         span = data_span(connection)
     if span is None:
-        raise Failure(f"{url} holds no data: run `foreshock ingest` first")
+        raise Failure(f"{shown(url)} holds no data: run `foreshock ingest` first")
     try:
         found = score_links(engine, at or span[1], horizon_h)
     except (NoDataError, ModelError) as error:

@@ -14,7 +14,7 @@ import click
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_table, print_text, progress_bar
-from cli.console.store import open_store
+from cli.console.store import open_store, shown
 from cli.processes.workers import BACKGROUND_OPTION, worker_options
 from predictor.dataset.folds import NoDataError
 from store.records.event import RecordError, format_time, parse_time
@@ -102,12 +102,13 @@ def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
     from predictor.live.scoring import score_nodes
     from predictor.model.forest import ModelError
     from store.models.registry import serving_model
+    from wire.words.values import many
 
     engine = open_store(url)
     with engine.connect() as connection:
         span = data_span(connection)
         if span is None:
-            raise Failure(f"{url} holds no data: run `foreshock ingest` first")
+            raise Failure(f"{shown(url)} holds no data: run `foreshock ingest` first")
         moment = at or _just_after(span[1])
         model = serving_model(connection, HORIZONS_H[0], moment)
     if at is not None and model is not None and model.trained_until > moment:
@@ -122,7 +123,8 @@ def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
         print_json([_wire(one, withheld.get(one.node)) for one in scores])
         return
     if withheld:
-        print_text(f"{len(withheld)} nodes are not listed: a score of one that has failed, or is silent, says nothing")
+        left_out = f"{many(len(withheld), 'node')} {'is' if len(withheld) == 1 else 'are'} not listed"
+        print_text(f"{left_out}: a score of one that has failed, or is silent, says nothing")
     scores = [one for one in scores if one.node not in withheld]
     ranked = _ranked(scores)
     print_table(ranked[:top], ["node", "score_24h", "score_7d", "reasons"])

@@ -239,6 +239,8 @@ def find_parts(root: Path) -> list[ArchivePart]:
         paths = sorted({path for pattern in patterns for path in root.glob(pattern) if _is_log(path)})
         found += [ArchivePart(name, path, path.relative_to(root).as_posix(), path.stat().st_size) for path in paths]
     if not found:
+        if (root / "archive").is_dir():  # `foreshock simulate` lays it there, beside what is true
+            raise ArchiveError(f"{root} is no archive: give {root / 'archive'}")
         raise ArchiveError(
             f"{root} is no archive: none of {', '.join(patterns[0] for patterns, _ in PARTS.values())} is there"
         )

@@ -46,7 +46,7 @@ def gantt(told: AttemptsJson, causes: Sequence[str]) -> go.Figure:
     figure.update_xaxes(
         type="linear" if told.start is None else "date",  # of bars with a base Plotly takes lengths for places
         range=[_place(told, second) for second in ends],
-        title="hours since its start" if told.start is None else None,
+        title="hours since its start" if told.start is None else words.zone_name(told.start),
     )
     figure.update_yaxes(categoryorder="array", categoryarray=rows, fixedrange=True, automargin=True)
     figure.update_layout(

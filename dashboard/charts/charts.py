@@ -158,47 +158,35 @@ def reliability(parts: Sequence[ReliabilityPart]) -> go.Figure | None:
     return figure
 
 
-def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> go.Figure | None:
-    """Small charts of what was measured each hour; None where nothing was. An hour without data breaks the line."""
+def telemetry(rollups: Sequence[RollupJson], outages: Sequence[OutageJson]) -> list[go.Figure]:
+    """Small charts of what was measured each hour, in two columns; none where nothing was.
+
+    An hour without data breaks the line.
+    """
     hours = with_gaps(rollups)
     shown = [panel for panel in PANELS if any(_measured(hours, name) for name in panel[1])]
-    if not shown:
-        return None
-    rows = (len(shown) + 1) // 2
-    figure = make_subplots(
-        rows=rows, cols=2, subplot_titles=[_title(panel[0], panel[1]) for panel in shown], vertical_spacing=0.28 / rows
-    )
     times = [words.local(time) for time, _ in hours]
-    for i, (_, columns, factor) in enumerate(shown):
-        for colour, (name, legend) in zip((LINE, SECOND), columns.items(), strict=False):
-            figure.add_trace(
-                go.Scatter(
-                    x=times,
-                    y=[None if r is None or getattr(r, name) is None else getattr(r, name) * factor for _, r in hours],
-                    name=legend,
-                    mode="lines+markers",  # an hour between two gaps is a point, no line
-                    marker_size=2.5,
-                    line={"color": colour, "width": 1.6},
-                    connectgaps=False,
-                    hovertemplate=f"%{{y:.4~g}} {legend}<extra></extra>",
-                ),
-                row=i // 2 + 1,
-                col=i % 2 + 1,
+    panels = []
+    for title, columns, factor in shown:
+        traces = [
+            go.Scatter(
+                x=times,
+                y=[None if r is None or getattr(r, name) is None else getattr(r, name) * factor for _, r in hours],
+                name=legend,
+                mode="lines+markers",  # an hour between two gaps is a point, no line
+                marker_size=2.5,
+                line={"color": colour, "width": 1.6},
+                connectgaps=False,
+                hovertemplate=f"%{{y:.4~g}} {legend}<extra></extra>",
             )
-    _shade(figure, outages, times)
-    figure.update_xaxes(range=[times[0], times[-1] + HOUR], tickformat="%b %d", nticks=6, fixedrange=True)
-    figure.update_yaxes(fixedrange=True)
-    for i, (title, _, _) in enumerate(shown):
-        if title in FROM_ZERO:
-            figure.update_yaxes(rangemode="tozero", row=i // 2 + 1, col=i % 2 + 1)
-    figure.update_layout(
-        height=60 + 190 * rows, margin={"l": 0, "r": 0, "t": 40, "b": 0}, showlegend=False, hovermode="x"
-    )
-    return figure
+            for colour, (name, legend) in zip((LINE, SECOND), columns.items(), strict=False)
+        ]
+        panels.append(_MeasurePlot(_title(title, columns), traces, title in FROM_ZERO))
+    return _columns(panels, outages, times)
 
 
-def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[OutageJson]) -> go.Figure | None:
-    """Small charts of what a device measured each hour, of at most MOST_MEASURES that differ; None where none does."""
+def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[OutageJson]) -> list[go.Figure]:
+    """Small charts of what a device measured each hour, of at most MOST_MEASURES that differ, in two columns."""
     series = {
         name: [
             (words.local(hour.time), hour.devices[device][name][2])
@@ -208,23 +196,52 @@ def measures(hours: Sequence[NodeHourJson], device: str, outages: Sequence[Outag
         for name in sorted({name for hour in hours for name in hour.devices.get(device, {})})
     }
     shown = [name for name, values in series.items() if len({value for _, value in values}) > 1][:MOST_MEASURES]
-    if not shown:
-        return None
-    rows = (len(shown) + 1) // 2
-    titles = [words.plain(name) for name in shown]
-    figure = make_subplots(rows=rows, cols=2, subplot_titles=titles, vertical_spacing=0.28 / rows)
-    for i, name in enumerate(shown):
+    panels = []
+    for name in shown:
         times, values = zip(*series[name], strict=True)
-        line = {"color": LINE, "width": 1.6}
-        trace = go.Scatter(x=times, y=values, mode="lines+markers", marker_size=2.5, line=line, name=titles[i])
-        figure.add_trace(trace, row=i // 2 + 1, col=i % 2 + 1)
-    every = sorted(words.local(hour.time) for hour in hours)
-    _shade(figure, outages, every)
-    figure.update_xaxes(range=[every[0], every[-1] + HOUR], tickformat="%b %d", nticks=6, fixedrange=True)
-    figure.update_yaxes(fixedrange=True)
-    margin = {"l": 0, "r": 0, "t": 40, "b": 0}
-    figure.update_layout(height=60 + 190 * rows, margin=margin, showlegend=False, hovermode="x")
-    return figure
+        line, title = {"color": LINE, "width": 1.6}, words.plain(name)
+        trace = go.Scatter(x=times, y=values, mode="lines+markers", marker_size=2.5, line=line, name=title)
+        panels.append(_MeasurePlot(title, [trace]))
+    return _columns(panels, outages, sorted(words.local(hour.time) for hour in hours))
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasurePlot:
+    """One small chart."""
+
+    title: str
+    traces: list[go.Scatter]
+    from_zero: bool = False
+
+
+def _columns(
+    panels: Sequence[_MeasurePlot], outages: Sequence[OutageJson], times: Sequence[datetime]
+) -> list[go.Figure]:
+    """The panels row by row, a figure for each of two columns: on a phone one stands below the other."""
+    figures = []
+    for own in (panels[::2], panels[1::2]):
+        if not own:
+            continue
+        rows = len(own)
+        titles = [panel.title for panel in own]
+        figure = make_subplots(rows=rows, cols=1, subplot_titles=titles, vertical_spacing=0.28 / rows)
+        for row, panel in enumerate(own, 1):
+            figure.add_traces(panel.traces, rows=row, cols=1)
+            if panel.from_zero:
+                figure.update_yaxes(rangemode="tozero", row=row, col=1)
+        _shade(figure, outages, times)
+        _hour_axes(figure, times)
+        figure.update_yaxes(fixedrange=True)
+        margin = {"l": 0, "r": 0, "t": 40, "b": 0}
+        figure.update_layout(height=60 + 190 * rows, margin=margin, showlegend=False, hovermode="x")
+        figures.append(figure)
+    return figures
+
+
+def _hour_axes(figure: go.Figure, times: Sequence[datetime]) -> None:
+    """Every time axis from the first hour to the last: days, or hours where many of them would bear one day's name."""
+    ticks = "%b %d" if times[-1] - times[0] > timedelta(days=3) else "%b %d\n%H:%M"
+    figure.update_xaxes(range=[times[0], times[-1] + HOUR], tickformat=ticks, nticks=6, fixedrange=True)
 
 
 def with_gaps(rollups: Sequence[RollupJson]) -> list[tuple[datetime, RollupJson | None]]:

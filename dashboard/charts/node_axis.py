@@ -67,9 +67,10 @@ def axis(past: NodeAnswers, since: datetime, until: datetime) -> go.Figure | Non
     # What is of this moment is not cut in two by the edge. Of bars with a base Plotly takes lengths for places.
     ends = [words.local(since), words.local(until + (until - since) / 80)]
     figure.update_xaxes(type="date", range=ends, matches="x", tickformat="%b %d\n%H:%M", nticks=9)
+    figure.update_xaxes(title_text=words.zone_name(until), title_standoff=4, row=len(charts), col=1)
     figure.update_annotations(x=0, xanchor="left", font_size=13)
     figure.update_layout(
-        height=whole + 30,
+        height=whole + 50,
         margin={"l": 0, "r": 0, "t": 26, "b": 0},
         barmode="overlay",
         bargap=0.25,

@@ -34,6 +34,8 @@ def incident_rows(
 ) -> list[Row]:
     """The newest incidents: when, where, what, how bad, what to do. `brief`: no addresses, counts and log text.
 
+    In a narrow table the end is out of sight: a brief one has what to do before the long text.
+
     Args:
         causes: what the verdicts put incidents down to, by id; a column where there is any.
     """
@@ -53,8 +55,8 @@ def incident_rows(
     if brief:
         for row, incident in zip(rows, incidents, strict=True):
             row["device"] = _of_incident(incident, brief=True)
+            del row["what"], row["events"]
             row["what"] = _felt(incident, words.what(incident))
-            del row["events"]
     if causes:
         for row, incident in zip(rows, incidents, strict=True):
             row["verdict"] = words.shown(causes.get(incident.id, words.DASH))
@@ -193,9 +195,18 @@ def _subject(entry: AuditJson) -> str:
 def _detail(detail: Any) -> str:
     if not isinstance(detail, Mapping):
         return "" if detail is None else str(detail)
-    said = {name: value for name, value in detail.items() if name not in ("node", "hint") and value is not None}
+    # The evidence of a hint is a structure: its card says it in words.
+    left_out = ("node", "hint", "evidence")
+    said = {name: value for name, value in detail.items() if name not in left_out and value is not None}
     parts = [unmarked(str(said.pop("reason")))] if "reason" in said else []
-    return "; ".join(parts + [f"{name.replace('_', ' ')}: {value}" for name, value in said.items()])
+    return "; ".join(parts + [f"{name.replace('_', ' ')}: {_listed(value)}" for name, value in said.items()])
+
+
+def _listed(value: Any) -> str:
+    """A value of an audit row without the signs of a program."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name.replace('_', ' ')} {_listed(one)}" for name, one in value.items() if one is not None)
+    return ", ".join(map(_listed, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def unmarked(reason: str) -> str:

@@ -132,7 +132,8 @@ def _card(node: NodeDetailJson, gpu: NodeGpuJson, now: datetime) -> tuple[str, l
     ]
     said = "failed" if any(one.severity == "fatal" for one in faults) else state.state if state else ""
     colour = "#d6403b" if said == "failed" else _STATES.get(said, "#8d949c")
-    lines = [f"{name} · {said}" if said else name, f"serial number {gpu.serial or 'not told'}"]
+    head = f"{name}, number not told" if gpu.index is None else name  # it may be one of those with a number
+    lines = [f"{head} · {said}" if said else head, f"serial number {gpu.serial or 'not told'}"]
     lines += [gpu.pci] if gpu.pci else []
     lines += [gpu.uuid] if gpu.uuid else []
     lines += [f"{words.ago(one.start, now)}: {words.what(one)}" for one in faults[-2:]]

@@ -102,10 +102,20 @@ def replayed(cluster: ClusterJson) -> bool:
     return abs(datetime.now(UTC) - cluster.now) > _CLOCK_SKEW
 
 
-def as_of(cluster: ClusterJson) -> None:
-    """Which moment the page speaks of, and what hints do; above it that its data is old or its replay has ended."""
+def blind(cluster: ClusterJson) -> None:
+    """That nothing is heard of any node, first of all: what the page says below is of the past then."""
     if cluster.stale and cluster.nodes:
         banner("error", words.blind(cluster))
+
+
+def answer(cluster: ClusterJson, level: str, text: str, more: str = "") -> None:
+    """The banner of a page, below that its data is old; of old data nothing is green."""
+    blind(cluster)
+    banner("info" if cluster.stale and level == "success" else level, text, more)
+
+
+def as_of(cluster: ClusterJson) -> None:
+    """Which moment the page speaks of, and what hints do; above it that its replay has ended."""
     if (over := words.replay_over(cluster)) is not None:
         banner("info", *over)
     clock = " (the clock of the replayed cluster)" if replayed(cluster) else ""
@@ -147,7 +157,9 @@ def choice(site: Site, what: str, names: Sequence[str], order: str) -> str | Non
         placeholder=f"choose a {what}",
     )
     if chosen is None:
-        as_of(site.client.cluster())
+        cluster = site.client.cluster()
+        blind(cluster)
+        as_of(cluster)
     return chosen
 
 

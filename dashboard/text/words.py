@@ -4,9 +4,12 @@ Everything here is a pure function of its arguments; an unknown value is a dash,
 """
 
 import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from wire.cluster import ClusterJson
+from wire.events import IncidentJson
 from wire.nodes import ReasonJson
 from wire.words import values
 from wire.words.values import (
@@ -85,7 +88,7 @@ __all__ = (
 # The API itself explains kinds and codes of events, from the catalogue.
 
 STATE_MEANINGS = {
-    "faulty": "a fatal hardware fault in the last 24 h, or one that is still shown",
+    "faulty": "a fatal hardware fault that happened, or that a gauge showed, in the last 24 h",
     "out": "the scheduler has taken it out of service",
     "at_risk": "likely to fail within a day",
     "cordoned": "kept free of new work at our request",
@@ -157,6 +160,28 @@ def someone(actor: str) -> str:
 def drawn(text: str) -> str:
     """Text from outside in a figure: Plotly reads some tags in hover text, names of ticks and labels."""
     return shown(text)[:120].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+_DAY = timedelta(days=1)
+
+
+def newest_fatal(incidents: Iterable[IncidentJson], node: str, now: datetime) -> IncidentJson | None:
+    """A node's newest fatal fault that happened, or that a gauge showed, within a day.
+
+    Args:
+        incidents: the newest first.
+    """
+    recent = (one for one in incidents if one.severity == "fatal" and now - (one.shown or one.end) < _DAY)
+    return next((one for one in recent if one.node == node), None)
+
+
+def fault(fatal: IncidentJson, now: datetime) -> str:
+    """A fault with its device and its age, as Markdown; of one that a gauge shows, when it did last."""
+    others = len(fatal.devices) - 1
+    where = device(fatal.device, name=fatal.name) + (f" and {others} more" if others > 0 else "")
+    moment = ago(fatal.start, now) if fatal.start <= now else utc(fatal.start)
+    last = f", last shown {ago(fatal.shown, now)}" if fatal.shown is not None else ""
+    return f"{plain(what(fatal))} ({plain(where)}, {moment}{last})"
 
 
 def is_rest(reason: ReasonJson) -> bool:

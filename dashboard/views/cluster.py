@@ -54,11 +54,12 @@ def _first(site: Site) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         verdicts = site.client.open_verdicts(VERDICTS)
+        panels.blind(cluster)
         if (first := sayings.first_of(verdicts)) is not None:
             panels.banner(*sayings.headline(first, cluster.now, len(sayings.standing(verdicts)) - 1))
             whose = replace(site, caller=site.client.whoami())
             people.draw(whose, "verdicts", first.id, first.life, cluster.now, next(iter(first.incidents), None))
-        if not cluster.stale:
+        if not (cluster.stale and cluster.nodes):
             panels.banner(*words.headline(cluster))
         _last_stop(site, cluster)
         panels.as_of(cluster)
@@ -140,17 +141,17 @@ def _last_stop(site: Site, cluster: ClusterJson) -> None:
 
 
 def _metrics(cluster: ClusterJson) -> None:
-    states = cluster.states
-    name, state = ("Not known", "silent") if cluster.stale else ("Well", "ok")
+    name, well = ("Not known", words.count(cluster.states.get("silent"))) if cluster.stale else ("Well", None)
+    incidents = None if cluster.stale and not cluster.incidents_24h else cluster.incidents_24h
     missed = None
-    if cluster.goodput is not None and cluster.target is not None:
+    if cluster.goodput is not None and cluster.target is not None and not cluster.stale:
         missed = f"{(cluster.goodput - cluster.target) * 100:+.1f} points"
     shown: tuple[tuple[str, str, str | None, str | None], ...] = (
-        (f"{name}, of {words.many(cluster.nodes, 'node')}", _counted(states, state), None, None),
-        ("Faulty", _counted(states, "faulty"), None, words.STATE_MEANINGS["faulty"]),
-        ("At risk", _counted(states, "at_risk"), None, words.STATE_MEANINGS["at_risk"]),
-        ("Out or cordoned", _counted(states, "out", "cordoned"), None, "takes no new work"),
-        ("Incidents, 24 h", words.count(cluster.incidents_24h), None, "faults, each counted once"),
+        (f"{name}, of {words.many(cluster.nodes, 'node')}", well or _counted(cluster, "ok"), None, None),
+        ("Faulty", _counted(cluster, "faulty"), None, words.STATE_MEANINGS["faulty"]),
+        ("At risk", _counted(cluster, "at_risk"), None, words.STATE_MEANINGS["at_risk"]),
+        ("Out or cordoned", _counted(cluster, "out", "cordoned"), None, "takes no new work"),
+        ("Incidents, 24 h", words.count(incidents), None, "faults, each counted once"),
         (
             f"Goodput, target {words.share(cluster.target, 0)}",
             words.share(cluster.goodput),
@@ -162,9 +163,10 @@ def _metrics(cluster: ClusterJson) -> None:
         column.metric(label, value, delta, help=meaning, border=True, height="stretch")
 
 
-def _counted(states: Mapping[str, int], *names: str) -> str:
-    """How many nodes are in these states: a dash where the server counts none at all."""
-    return words.count(sum(states.get(name, 0) for name in names) if states else None)
+def _counted(cluster: ClusterJson, *names: str) -> str:
+    """How many nodes are in these states: a dash where the server counts none, or hears of none and knows of none."""
+    found = sum(cluster.states.get(name, 0) for name in names)
+    return words.count(found if found or (cluster.states and not cluster.stale) else None)
 
 
 def _map(site: Site, cluster: ClusterJson) -> None:
@@ -238,13 +240,9 @@ def _past(site: Site, node: NodeJson, cluster: ClusterJson) -> str | None:
 def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson) -> str:
     """What speaks against a node, as Markdown: its newest fatal fault, its silence, what raised its score."""
     said = []
-    recent = (i for i in incidents if i.severity == "fatal" and cluster.now - (i.shown or i.end) < _DAY)
-    fatal = next((i for i in recent if i.node == node.node), None)
+    fatal = words.newest_fatal(incidents, node.node, cluster.now)
     if fatal is not None:
-        place = words.device(fatal.device, name=fatal.name)
-        moment = words.ago(fatal.start, cluster.now) if fatal.start <= cluster.now else words.utc(fatal.start)
-        still = ", still shown" if fatal.shown is not None else ""
-        said.append(f"{words.plain(words.what(fatal))} ({words.plain(place)}, {moment}{still})")
+        said.append(words.fault(fatal, cluster.now))
     if node.state == "silent":
         said.append(f"last heard of {words.ago(node.last_seen, cluster.now)}" if node.last_seen else "never heard of")
     said += [

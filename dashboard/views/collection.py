@@ -25,7 +25,7 @@ def page(site: Site) -> None:
 def _live(site: Site) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
-        panels.banner(*headline(cluster))
+        panels.answer(cluster, *headline(cluster))
         panels.as_of(cluster)
         counted = cluster.sidecars
         if counted is not None and counted.known:

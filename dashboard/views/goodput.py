@@ -32,7 +32,7 @@ def _live(site: Site, run: str) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         ledger = site.client.goodput(run)
-        panels.banner(*headline(ledger, cluster.target))
+        panels.answer(cluster, *headline(ledger, cluster.target))
         if (stopped := stops.sentence(ledger, cluster.now)) is not None:
             st.markdown(f":material/timelapse: {stopped}.")
         panels.as_of(cluster)

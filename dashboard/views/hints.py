@@ -77,7 +77,7 @@ def _live(site: Site) -> None:
         cluster = site.client.cluster()
         hints = site.client.hints()
         active = sorted((h for h in hints if h.state in OPEN), key=urgency)
-        panels.banner(*headline(active, cluster, site))
+        panels.answer(cluster, *headline(active, cluster, site))
         panels.as_of(cluster)
         _outcome()
         missing = sign_in.lacking(site.caller)

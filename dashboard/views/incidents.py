@@ -37,6 +37,7 @@ def page(site: Site) -> None:
         if requested and requested not in listed:
             listed = {requested: requested, **listed}  # an older one, or one that has another id by now
         if not listed:
+            panels.blind(cluster)
             panels.as_of(cluster)
             panels.empty(
                 span.nothing("No incident showed", reach=reach)
@@ -78,7 +79,7 @@ def _live(site: Site, ident: str) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         incident = site.client.incident(ident)
-        panels.banner(*headline(incident))
+        panels.answer(cluster, *headline(incident))
         panels.as_of(cluster)
         people.draw(site, "incidents", incident.id, incident.life, cluster.now)
         _facts(site, incident, cluster)

@@ -53,7 +53,7 @@ def page(site: Site) -> None:
 def _live(site: Site) -> None:
     with panels.troubles():
         cluster, models = site.client.cluster(), site.client.models()
-        panels.banner(*headline(models))
+        panels.answer(cluster, *headline(models))
         panels.as_of(cluster)
         _training(models, cluster)
         if models.items:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import streamlit as st
 
@@ -24,6 +25,7 @@ NOT_SCORED = {
     "faulty": "its score is withheld: it speaks of nodes that work, and this one has failed",
     "silent": "its score is withheld: nothing is heard of this node, so that it could only mislead",
 }
+_PAST_DAYS = PAST.days  # what the API tells of a node reaches so far
 _NEWEST_WEEK = "the newest week of it"
 VERDICTS = 20
 MOST_BAD = 6  # neighbours that are not well, by name
@@ -50,7 +52,7 @@ def _live(site: Site, name: str) -> None:
         cluster = site.client.cluster()
         node = site.client.node(name)
         verdicts = site.client.open_verdicts(VERDICTS, node=name)
-        panels.banner(*headline(node))
+        panels.answer(cluster, *headline(node, verdicts, cluster.now))
         panels.as_of(cluster)
         if (limit := panels.span().limit(cluster.now - PAST, REACH)) is not None:
             st.caption(limit)
@@ -69,16 +71,34 @@ def _live(site: Site, name: str) -> None:
         node_history.evidence(site, name)
 
 
-def headline(node: NodeJson) -> tuple[str, str]:
-    """State and risk in a sentence."""
+def headline(node: NodeDetailJson, verdicts: Sequence[VerdictJson], now: datetime) -> tuple[str, str, str]:
+    """State and risk in a sentence; of a node that has failed or is out of service: why, since when and what to do."""
     level = {"faulty": "error", "ok": "success"}.get(node.state, "warning")
     text = f"{words.plain(node.node)} is {words.plain(words.state(node.state))}"
-    if node.score_24h is None:
-        return level, f"{text}; {_not_scored(node)}."
-    return level, (
-        f"{text}; the chance of an unplanned outage is {words.risk(node.score_24h)} within 24 h "
-        f"and {words.risk(node.score_7d)} within 7 days."
-    )
+    chance = _not_scored(node)
+    if node.score_24h is not None:
+        chance = (
+            f"the chance of an unplanned outage is {words.risk(node.score_24h)} within 24 h "
+            f"and {words.risk(node.score_7d)} within 7 days"
+        )
+    ground, do = _ground(node, verdicts, now)
+    if not ground:
+        return level, f"{text}; {chance}.", ""
+    return level, f"{text}{ground}.", f"{do} {chance[:1].upper()}{chance[1:]}.".lstrip()
+
+
+def _ground(node: NodeDetailJson, verdicts: Sequence[VerdictJson], now: datetime) -> tuple[str, str]:
+    """Why a node has failed or is out of service, since when; and what to do: by the verdict that blames it, if any."""
+    out = next((one for one in reversed(node.outages) if one.end is None), None)
+    if node.state == "out" and out is not None:
+        why = f": {words.plain(out.reason or out.state or 'nobody told why')}"
+        return f" since {words.utc(out.start)} ({words.ago(out.start, now)}){why}", ""
+    newest = sorted(node.incidents, key=lambda one: one.start, reverse=True)
+    fatal = words.newest_fatal(newest, node.node, now)
+    if node.state != "faulty" or fatal is None:
+        return "", ""
+    blamed = next((one for one in sayings.by_urgency(verdicts) if one.node == node.node), None)
+    return f": {words.fault(fatal, now)}", f"Do: {words.action(fatal.action if blamed is None else blamed.action)}."
 
 
 def _not_scored(node: NodeJson) -> str:
@@ -198,13 +218,13 @@ def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
     st.subheader(
         "GPU telemetry by the hour" if panels.span() else "GPU telemetry of the last week, by the hour",
         anchor=False,
-        help="a break in a line: nobody measured. Violet: out of service",
+        help=f"a break in a line: nobody measured. Violet: out of service. Times are {words.zone_name(cluster.now)}",
     )
     span = panels.span()
     since = span.end(cluster.now) - WEEK if span.since is None else span.since
     week = [rollup for rollup in node.telemetry if rollup.time >= since and span.holds(rollup.time)]
-    figure = charts.telemetry(week, node.outages)
-    if figure is None:
+    figures = charts.telemetry(week, node.outages)
+    if not figures:
         panels.empty(
             span.nothing("No telemetry of this node", cluster.now - PAST, REACH)
             if span
@@ -212,7 +232,12 @@ def _telemetry(node: NodeDetailJson, cluster: ClusterJson) -> None:
             "point `foreshock sidecar --source scrape:URL` at its dcgm-exporter."
         )
     else:
-        st.plotly_chart(figure, key="telemetry", config=charts.CONFIG)
+        _side_by_side(figures, "telemetry")
+
+
+def _side_by_side(figures: Sequence[Any], key: str) -> None:
+    for at, (column, figure) in enumerate(zip(st.columns(2, gap="medium"), figures, strict=False)):
+        column.plotly_chart(figure, key=f"{key}_{at}", config=charts.CONFIG)
 
 
 def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> None:
@@ -222,14 +247,14 @@ def _own_measures(site: Site, node: NodeDetailJson, cluster: ClusterJson) -> Non
     span = panels.span()
     week = span.end(cluster.now) - WEEK
     hours = site.client.hours(node.node, "node", week if span.since is None else max(span.since, week))
-    figure = charts.measures([hour for hour in hours if span.holds(hour.time)], "node", node.outages)
-    if figure is None:
+    figures = charts.measures([hour for hour in hours if span.holds(hour.time)], "node", node.outages)
+    if not figures:
         nothing = "Nothing that the node itself measures has differed"
         panels.empty(span.nothing(nothing, week, _NEWEST_WEEK) if span else f"{nothing} within a week.")
     else:
         if (limit := span.limit(week, _NEWEST_WEEK)) is not None:
             st.caption(limit)
-        st.plotly_chart(figure, key="measures", config=charts.CONFIG)
+        _side_by_side(figures, "measures")
 
 
 def _verdicts(site: Site, name: str, verdicts: Sequence[VerdictJson]) -> None:
@@ -254,19 +279,19 @@ def _history(node: NodeDetailJson, cluster: ClusterJson, causes: Mapping[str, st
             "Incidents",
             "incidents",
             own(frames.incident_rows(incidents, cluster.now, causes=causes)),
-            "No fault of this node is known.",
+            f"No fault of this node showed within {_PAST_DAYS} days.",
         ),
         (
             "Outages",
             "outages",
             frames.outage_rows(outages, cluster.now),
-            "Never out of service, as far as we know.",
+            f"Not out of service within {_PAST_DAYS} days, as far as we know.",
         ),
         (
             "Hints",
             "hints",
             own(frames.hint_rows(hints[::-1][:100], cluster.now)),
-            "No hint was ever made for it.",
+            f"No hint was made for it within {_PAST_DAYS} days.",
         ),
     )
     for title, key, rows, nothing in sections:

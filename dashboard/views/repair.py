@@ -29,7 +29,7 @@ def _live(site: Site) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         report = site.client.lemons()
-        panels.banner(*headline(report))
+        panels.answer(cluster, *headline(report))
         panels.as_of(cluster)
         st.caption(basis(report))
         for lemon in report.items[:SHOWN]:
@@ -77,7 +77,7 @@ def chance(report: RiskiestJson) -> str:
         return f"{text} What came of earlier lists is not known yet."
     low, share, high, said = (words.share(one, 0) for one in (record.low, record.share, record.high, record.said))
     text = (
-        f"{text} Of the last {record.lists} lists of {record.nodes} nodes {record.hit} had a failure: "
+        f"{text} Of the last {words.many(record.lists, 'list')} of {record.nodes} nodes {record.hit} had a failure: "
         f"{share} (between {low} and {high}), where the scores said {said}."
     )
     if record.worth_gpu_h is None or not record.lost_gpu_h:
@@ -89,6 +89,7 @@ def chance(report: RiskiestJson) -> str:
 
 def riskiest_row(one: RiskiestNodeJson) -> Row:
     """A node to check: what speaks against it, what it runs, and what a failure would cost."""
+    worth = "< 1" if one.worth_gpu_h is not None and 0 < one.worth_gpu_h < 0.5 else words.count(one.worth_gpu_h)
     told = [why.text for why in one.reasons if why.contribution > 0 and not words.is_rest(why)]
     return {
         "node": one.node,
@@ -96,7 +97,7 @@ def riskiest_row(one: RiskiestNodeJson) -> Row:
         "why": "; ".join(told[:2]) or "nothing stands out",
         "runs": one.run or words.DASH,
         "fails": words.count(one.failure_gpu_h),
-        "worth": words.count(one.worth_gpu_h) if one.pays else "nothing, by its score",
+        "worth": worth if one.pays else "nothing, by its score",
     }
 
 

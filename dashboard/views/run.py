@@ -56,7 +56,7 @@ def _live(site: Site, run: str) -> None:
         cluster = site.client.cluster()
         ledger = site.client.goodput(run)
         told = panels.kept("attempts", (run, ledger.as_of), KEEP_S, lambda: site.client.attempts(run))
-        panels.banner(*headline(told, ledger, cluster.now))
+        panels.answer(cluster, *headline(told, ledger, cluster.now))
         panels.as_of(cluster)
         _course(told, cluster)
         if site.goodput_page is not None:

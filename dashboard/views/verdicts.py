@@ -36,6 +36,7 @@ def page(site: Site) -> None:
         if requested and requested not in names:
             names = {requested: requested, **names}  # one that is older than those that are listed
         if not names:
+            panels.blind(cluster)
             panels.as_of(cluster)
             panels.empty(
                 span.nothing("No verdict stood", reach=reach)
@@ -76,7 +77,7 @@ def _live(site: Site, ident: str) -> None:
     with panels.troubles():
         cluster = site.client.cluster()
         verdict = site.client.verdict(ident)
-        panels.banner(*sayings.headline(verdict, cluster.now))
+        panels.answer(cluster, *sayings.headline(verdict, cluster.now))
         panels.as_of(cluster)
         people.draw(site, "verdicts", verdict.id, verdict.life, cluster.now)
         _facts(site, verdict, cluster)

@@ -319,7 +319,7 @@ def _shows(effect: Effect) -> str:
 
 def _job_words(effect: Effect) -> str:
     if effect.kind == "stop":
-        return f"job {effect.run} stopped: its last progress was at {effect.first:%H:%M:%S}"
+        return f"job {effect.run} stopped: its last progress was at {effect.first:%Y-%m-%d %H:%M:%S} UTC"
     if effect.domain is not None:
         gpus = sum(symptom.count for symptom in effect.symptoms)
         return f"felt by {len(effect.nodes)} nodes of NVLink domain {effect.domain}: {gpus} lines of their GPUs"

@@ -106,7 +106,7 @@ class SlowDevice:
         words = (
             f"{'GPU' if kind == 'gpu' else 'fabric adapter'} {name} stands out in {run}: {self._measured(one.last)}, "
             f"the median of {self.peers} other nodes is {self._measured(self.usual)}; "
-            f"steps take {loss.loss:.0%} longer since {loss.since:%Y-%m-%d %H:%M}"
+            f"steps take {loss.loss:.0%} longer since {loss.since:%Y-%m-%d %H:%M} UTC"
         )
         attributes: dict[str, Any] = {
             "run": run,

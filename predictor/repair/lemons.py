@@ -191,7 +191,7 @@ def _times(count: int) -> str:
 
 
 def _day(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}"
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 FALSE_SHARE = 0.1

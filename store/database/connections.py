@@ -94,6 +94,8 @@ def open_database(url: str, create: bool = True) -> sa.Engine:
             f"{masked(url)!r} is no database URL: use sqlite:///PATH or postgresql+psycopg://..."
         ) from error
     if parsed.database and parsed.database != ":memory:" and not parsed.database.startswith("file:"):
+        if Path(parsed.database).is_dir():
+            raise DatabaseError(f"{parsed.database} is a folder: name the file in it, sqlite:///PATH/NAME.db")
         if create:
             _make_private(Path(parsed.database))
         elif not Path(parsed.database).exists():

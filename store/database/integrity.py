@@ -52,8 +52,13 @@ def damage(engine: sa.Engine, limit_s: float) -> str | None:
 
 
 def remedy(error: BaseException) -> str | None:
-    """What an operator does about a file that SQLite finds damaged or may not write; None of any other error."""
+    """What an operator does about a file that SQLite finds damaged or may not use; None of any other error."""
     why = str(getattr(error, "orig", error))
+    if "unable to open database file" in why:
+        return (
+            "the SQLite file cannot be opened: run this as the user whom the file and its folder belong to, or correct "
+            "--db"
+        )
     if "readonly database" in why:
         return (
             f"the SQLite file cannot be written: {why}: run this as the user whom the file and its folder belong to "
@@ -63,10 +68,11 @@ def remedy(error: BaseException) -> str | None:
 
 
 def remedy_of(why: str) -> str:
-    """What an operator does about a damaged file."""
+    """What an operator does about a damaged file, or about one that never was a database."""
+    other = "correct --db where it never was one; else " if "not a database" in why else ""
     return (
-        f"the SQLite file is damaged: {why}: stop what uses it, keep a copy, then put a backup in its place, or what "
-        "`sqlite3 FILE .recover | sqlite3 NEW` saves of it"
+        f"the SQLite file is damaged: {why}: {other}stop what uses it, keep a copy, then put a backup in its place, "
+        "or what `sqlite3 FILE .recover | sqlite3 NEW` saves of it"
     )
 
 

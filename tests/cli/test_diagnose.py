@@ -111,6 +111,7 @@ def test_the_table_names_each_cause_and_what_speaks_for_it(url: str) -> None:
     assert lines[2].split()[2:5] == ["gpu", "gpu-002/0000:0f:00.0", "gpu-002"]
     (own,) = [line for line in lines if line.startswith("for gpu-002/0000:0f:00.0: gpu ") and "was lost" in line]
     assert own.endswith("(events gpu-002-79-00100.000)")
+    assert any("job llm stopped: its last progress was at 2025-03-01 12:01:30 UTC" in line for line in lines)
 
 
 def test_a_stop_names_the_newest_whole_save_though_the_program_told_of_a_later_one(engine: sa.Engine) -> None:

@@ -40,6 +40,16 @@ def test_an_empty_database_is_wrong_and_names_the_remedy(tmp_path: Path) -> None
     assert "foreshock db migrate" in found["database"]["detail"]
 
 
+def test_a_file_that_is_no_database_is_told_once_and_with_its_remedy(tmp_path: Path) -> None:
+    """As other commands tell it; what the database would hold is not asked for."""
+    file = tmp_path / "notes.txt"
+    file.write_text("certainly no database, but long enough to have a header" * 40)
+    code, found = checks("--db", f"sqlite:///{file}")
+    assert code == 3
+    assert "correct --db where it never was one" in found["database"]["detail"]
+    assert not {"inventory", "models"} & set(found)
+
+
 def test_a_malformed_database_url_is_wrong() -> None:
     """What is no URL is named, not raised."""
     code, found = checks("--db", "mysql://x")

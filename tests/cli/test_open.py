@@ -1,6 +1,7 @@
 """Opening the database that a command names: what is wrong with it, and what to do."""
 
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from cli.console.errors import Failure
 from cli.console.store import open_store
 from cli.main import foreshock
 from store.database.connections import newest_revision, revision
+from store.database.integrity import remedy
 
 
 def refused(url: str, create: bool = False) -> str:
@@ -119,8 +121,21 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path, create: bool) -> No
     before = path.read_bytes()
     told = refused(f"sqlite:///{path}", create)
     assert f"cannot open sqlite:///{path}: " in told
-    assert "the SQLite file is damaged: file is not a database: stop what uses it" in told
+    assert "the SQLite file is damaged: file is not a database: correct --db where it never was one; else stop" in told
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_folder_is_no_database(tmp_path: Path, create: bool) -> None:
+    """In the words of the program, with the remedy."""
+    told = refused(f"sqlite:///{tmp_path}", create)
+    assert told == f"{tmp_path} is a folder: name the file in it, sqlite:///PATH/NAME.db"
+
+
+def test_a_file_that_another_user_keeps_to_himself_has_a_remedy() -> None:
+    """What SQLite says of it is `unable to open database file`."""
+    told = remedy(sqlite3.OperationalError("unable to open database file"))
+    assert told is not None and "run this as the user whom the file and its folder belong to, or correct --db" in told
 
 
 def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
@@ -129,3 +144,20 @@ def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
     assert "cannot open postgresql+psycopg://me:" in told
     assert "127.0.0.1" in told
     assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [("score", "predict"), ("links", "links"), ("demo", "demo")],
+)
+def test_no_sentence_of_a_command_tells_the_password(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, command: str, module: str
+) -> None:
+    """Sentences go into logs, and people paste them."""
+    monkeypatch.setattr(f"cli.commands.{module}.open_store", lambda *_, **__: engine)
+    monkeypatch.setattr("store.events.event_pages.newest_time", lambda _: datetime(2025, 3, 1, tzinfo=UTC))
+    found = CliRunner().invoke(foreshock, [command, "--db", "postgresql+psycopg://me:hunter2@db/foreshock"])
+    assert found.exit_code == 2
+    assert "data" in found.stderr
+    assert "postgresql+psycopg://me:" in found.stderr
+    assert "hunter2" not in found.stderr

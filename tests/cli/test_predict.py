@@ -37,7 +37,7 @@ def good(*arguments: str) -> str:
     return result.stdout
 
 
-def test_train_then_score_then_the_riskiest_come_first(url: str) -> None:
+def test_train_then_score_then_the_riskiest_come_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way of a user: figures of the models, then the nodes by risk, in JSON or as a table."""
     models = json.loads(good("train", "--db", url, "--json"))
     assert [model["horizon_h"] for model in models] == [24, 168]
@@ -45,6 +45,9 @@ def test_train_then_score_then_the_riskiest_come_first(url: str) -> None:
     scores = json.loads(good("score", "--db", url, "--json"))
     assert {(score["node"], score["horizon_h"]) for score in scores} >= {("gpu-001", 24), ("gpu-001", 168)}
     assert set(scores[0]["reasons"][0]) == {"text", "contribution", "events"}
+    with monkeypatch.context() as patched:
+        patched.setattr("cli.commands.predict._withheld", lambda *_: {"gpu-001": "faulty"})
+        assert good("score", "--db", url).startswith("1 node is not listed: a score of one that has failed")
     *table, rest = good("score", "--db", url, "--top", "5").splitlines()
     assert rest == "and 19 more: --top 24 lists all"
     assert table[0].split()[:3] == ["NODE", "SCORE", "24H"]

@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -572,6 +573,7 @@ def api() -> Iterator[CannedApi]:
             "checks": CHECKS,
         }
     )
+    canned.answers = deepcopy(canned.answers)  # a test changes them in place: what it does ends with it
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

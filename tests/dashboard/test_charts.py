@@ -54,39 +54,43 @@ def test_outages_are_shaded_within_the_times_drawn() -> None:
     """One that lies before, one that is open."""
     hours = [RollupJson(time=START + h * HOUR, gpus_seen=8) for h in (0, 10)]
     before = OutageJson(start=START - 5 * HOUR, end=START - HOUR)
-    figure = charts.telemetry(hours, [before, OutageJson(start=START + 8 * HOUR)])
-    assert figure is not None
+    (figure,) = charts.telemetry(hours, [before, OutageJson(start=START + 8 * HOUR)])
     assert [(shape.x0, shape.x1) for shape in figure.layout.shapes] == [(START + 8 * HOUR, START + 10 * HOUR)]
 
 
 def test_a_gap_in_the_telemetry_stays_a_gap() -> None:
     """Hours that nobody measured break the line, however many they are."""
     hours = [RollupJson(time=START + h * HOUR, gpus_seen=8, gpu_util_mean=0.9) for h in (3, 0, 1)]
-    figure = charts.telemetry(hours, [])
-    assert figure is not None
-    answered = figure.data[0]
+    left, right = charts.telemetry(hours, [])  # a figure a column: on a phone one stands below the other
+    answered = left.data[0]
     assert list(answered.x) == [START, START + HOUR, START + 2 * HOUR, START + 3 * HOUR]
     assert list(answered.y) == [8, 8, None, 8]
     assert answered.connectgaps is False
-    assert list(figure.data[1].y) == [90.0, 90.0, None, 90.0]
+    assert list(right.data[0].y) == [90.0, 90.0, None, 90.0]
+
+
+def test_hours_bear_the_time_of_day_where_a_day_would_stand_many_times() -> None:
+    """Of a range of some hours each mark would say the same day."""
+    for hours, ticks in ((6, "%b %d\n%H:%M"), (7 * 24, "%b %d")):
+        rollups = [RollupJson(time=START + n * HOUR, gpu_temp_max_c=70.0) for n in range(hours)]
+        (figure,) = charts.telemetry(rollups, [])
+        assert figure.layout.xaxis.tickformat == ticks
 
 
 def test_what_nobody_measured_has_no_empty_chart() -> None:
     """Only the panels with data, and none at all without data."""
-    figure = charts.telemetry([RollupJson(time=START, gpu_temp_max_c=70.0, gpu_temp_mean_c=61.0)], [])
-    assert figure is not None
+    (figure,) = charts.telemetry([RollupJson(time=START, gpu_temp_max_c=70.0, gpu_temp_mean_c=61.0)], [])
     titles = [note.text for note in figure.layout.annotations]
     assert len(titles) == 1
     assert titles[0].startswith("GPU temperature, °C: <span")
-    assert charts.telemetry([], []) is None
-    assert charts.telemetry([RollupJson(time=START)], []) is None
+    assert charts.telemetry([], []) == []
+    assert charts.telemetry([RollupJson(time=START)], []) == []
 
 
 def test_counts_and_shares_begin_at_zero() -> None:
     """7 of 8 GPUs must not look like none of 8."""
-    figure = charts.telemetry([RollupJson(time=START, gpus_seen=7, power_max_w=690.0)], [])
-    assert figure is not None
-    assert (figure.layout.yaxis.rangemode, figure.layout.yaxis2.rangemode) == ("tozero", None)
+    figures = charts.telemetry([RollupJson(time=START, gpus_seen=7, power_max_w=690.0)], [])
+    assert [figure.layout.yaxis.rangemode for figure in figures] == ["tozero", None]
 
 
 def test_a_week_of_risk_is_one_small_line_with_its_range_in_words() -> None:

@@ -141,14 +141,16 @@ def test_the_newest_fatal_fault_of_a_node_speaks_against_it() -> None:
     node = NodeJson(node="gpu-017", state="faulty")
     found = view.why(node, [fatal(NOW - timedelta(hours=2)), fatal(NOW - timedelta(hours=3), code=48)], CLUSTER)
     assert found.replace("\\", "") == "Xid 79, driver lost it (GPU 3 (0000:0f:00.0), 2.0 h ago)"
-    no_more = "a fatal hardware fault in the last 24 h, or one that is still shown"
+    no_more = "a fatal hardware fault that happened, or that a gauge showed, in the last 24 h"
     assert view.why(node, [fatal(NOW, "gpu-018")], CLUSTER) == no_more
     day = timedelta(days=1)
     assert "Xid 79" in view.why(node, [fatal(NOW - day)], CLUSTER)
     old = fatal(NOW - day - timedelta(seconds=2))
     assert view.why(node, [old], CLUSTER) == no_more
     standing = msgspec.structs.replace(old, shown=NOW - timedelta(minutes=5))
-    assert view.why(node, [standing], CLUSTER).endswith("ago, still shown)")
+    assert view.why(node, [standing], CLUSTER).endswith("ago, last shown 5 min ago)")
+    all_four = msgspec.structs.replace(standing, devices=(standing.device,) * 4)
+    assert "(GPU 3 (0000:0f:00.0) and 3 more, " in view.why(node, [all_four], CLUSTER).replace("\\", "")
 
 
 def test_a_fault_dated_later_than_the_clock_bears_its_date() -> None:

@@ -140,6 +140,27 @@ def test_an_audit_entry_names_the_hint_by_what_it_asks() -> None:
     assert rows[0]["became"] == "proposed"
 
 
+def test_what_the_audit_holds_is_said_without_the_signs_of_a_program() -> None:
+    """The evidence of a hint stands in words on its card; other structures are lists of words."""
+    detail = {
+        "reason": "foreshock: risk 16 %",
+        "evidence": {"score": 0.161, "reasons": ["7 row remappings"]},
+        "sizes": {"node_gpus": 8, "job_gpus": None},
+        "nodes": ["a", "b"],
+    }
+    (row,) = frames.audit_rows(
+        [AuditJson(time=NOW, actor="policy", action="shadow", subject="h", detail=detail)], [], NOW
+    )
+    assert row["why"] == "risk 16 %; sizes: node gpus 8; nodes: a, b"
+
+
+def test_a_brief_table_of_incidents_has_what_to_do_before_the_long_text() -> None:
+    """What stands last is out of sight where the table is narrow."""
+    incident = IncidentJson(id="i", start=NOW, end=NOW, kind="xid", action="reboot_node", message="off the bus")
+    (row,) = frames.incident_rows([incident], NOW, brief=True)
+    assert list(row) == ["open", "when", "severity", "node", "device", "do", "what"]
+
+
 def test_hints_as_rows() -> None:
     """Who asked what of which node."""
     assert frames.hint_rows(

@@ -135,6 +135,7 @@ def test_the_curve_marks_the_advised_interval_and_that_of_now() -> None:
     assert (list(low.y), list(high.y), list(line.x)) == ([80.0, 80.0], [95.0, 95.0], [0.5, 1.0])
     assert (advised.name, list(advised.y)) == ("advised: every 34 min", [96.2])
     assert (now.name, list(now.x), list(now.y)) == ("now: every 1.0 h", [1.0], [95.0])
+    assert figure.layout.legend.yanchor == "bottom", "above the curve, however many lines it takes"
     assert saving_curve(CHECKPOINT) is None
 
 

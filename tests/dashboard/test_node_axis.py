@@ -44,6 +44,7 @@ def test_all_charts_have_one_time_axis() -> None:
     assert {(one.type, one.matches, one.range, one.fixedrange) for one in axes} == {
         ("date", "x", (NOW - WEEK, NOW + WEEK / 80), None)
     }
+    assert [one.title.text for one in axes] == [None] * 6 + ["UTC"], "in which zone, below the last"
     assert figure.layout.dragmode == "zoom"
     assert all(figure.layout[name].fixedrange for name in figure.to_dict()["layout"] if name.startswith("yaxis"))
 
@@ -108,7 +109,7 @@ def test_each_gpu_has_a_card_with_its_serial_number_and_what_it_showed() -> None
     told = [msgspec.convert(one, NodeGpuJson) for one in NODE_GPUS] + [NodeGpuJson(pci="0000:ff:00.0", serial="9")]
     cards = cards_of(detail, told, NOW)
     names = [lines[0] for _, lines in cards]
-    assert names == [f"GPU {n}" if n != 3 else "GPU 3 · failed" for n in range(8)] + ["GPU"]
+    assert names == [f"GPU {n}" if n != 3 else "GPU 3 · failed" for n in range(8)] + ["GPU, number not told"]
     assert cards[0][1][1] == "serial number not told"
     assert cards[3][1][1:3] == ["serial number 1650523000011", "0000:0f:00.0"]
     assert cards[3][1][3].startswith("4 min ago: Xid 79, driver can no longer reach the GPU over PCIe")

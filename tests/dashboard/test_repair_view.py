@@ -55,6 +55,12 @@ def test_nodes_to_check_stand_with_what_that_finds(drawn: Opened, api: Any) -> N
         ["gpu-019", "2 %", "nothing stands out", "\N{EN DASH}", "256", "nothing, by its score"],
     ]
     assert shown.dataframe[2].value.to_numpy().tolist()[0] == ["row remapping", 12, 7, "12 h"]
+    record = api.answers["riskiest"]["record"] | {"lists": 1, "hit": 1}
+    less = [one | {"worth_gpu_h": 0.2, "pays": True} for one in api.answers["riskiest"]["items"]]
+    api.answers["riskiest"] = api.answers["riskiest"] | {"record": record, "items": less}
+    shown = drawn("repair")
+    assert "Of the last 1 list of 10 nodes 1 had a failure" in seen(shown)
+    assert {row[-1] for row in shown.dataframe[1].value.to_numpy().tolist()} == {"< 1"}, "it does not save nothing"
     api.answers["riskiest"] = api.answers["riskiest"] | {"record": None, "leads": []}
     assert "What came of earlier lists is not known yet." in seen(drawn("repair"))
     api.answers["riskiest"] = api.answers["riskiest"] | {"items": [], "states": {"silent": 64}}

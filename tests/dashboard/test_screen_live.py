@@ -60,6 +60,18 @@ AXIS = f"""(() => {{
 }})()"""
 TICKS = "[...document.querySelectorAll('.xtick text')].map(one => one.textContent)"
 SAVE = "document.querySelector('button[aria-label=\"Download as CSV\"]').click()"
+# Whether a link that bears a name which is too long for its line shows all of it.
+LONG_LINK = """(() => {
+  const label = document.querySelector('[data-testid=stPageLink-NavLink] p');
+  const before = label.textContent;
+  label.textContent = 'gpu-' + 'x'.repeat(300);
+  const cut = [label, label.closest('a')].some(one => one.scrollWidth > one.clientWidth);
+  label.textContent = before;
+  return !cut;
+})()"""
+# Heads of cards that are wider than they are shown.
+CUT_HEADS = """[...document.querySelectorAll('[data-testid=stMetricLabel] p')]
+  .filter(one => [one, one.parentElement].some(box => box.scrollWidth > box.clientWidth)).map(one => one.innerText)"""
 SLIDER = "document.querySelector('input[type=range]')"
 
 
@@ -201,7 +213,7 @@ def test_to_save_a_table_as_it_is_seen(visitor: Visitor, tmp_path: Path) -> None
     wait_for("the file is there", lambda: visitor.page.evaluate(SAVE) or any(tmp_path.glob("*.csv")), 10)
     with next(tmp_path.glob("*.csv")).open(encoding="utf-8-sig", newline="") as file:
         heads, *saved = list(csv.reader(file))
-    assert heads[:6] == ["Open", "When (UTC)", "Severity", "Node", "Device", "What"]
+    assert heads[:7] == ["Open", "When (UTC)", "Severity", "Node", "Device", "What to do", "What"]
     same = next(one for one in saved if "gpu-003" in one)
     assert [same[0], *same[2:6]] == [row[0], *row[2:6]]
 
@@ -373,6 +385,38 @@ LEFT = {
 def axe() -> str:
     """Its script."""
     return axe_script()
+
+
+def test_a_long_name_on_a_link_is_whole(visitor: Visitor) -> None:
+    """It takes another line: names of nodes differ at their end."""
+    visitor.press("Incidents")
+    visitor.sees("Its node:", "served by")
+    assert visitor.page.evaluate(LONG_LINK)
+
+
+def test_heads_of_cards_are_whole_on_a_small_screen(visitor: Visitor) -> None:
+    """ "Out or cord..." is no word."""
+    size = {"height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    visitor.page.call("Emulation.setDeviceMetricsOverride", width=1000, **size)
+    try:
+        visitor.sees("Out or cordoned", "served by")
+        assert visitor.page.evaluate(CUT_HEADS) == []
+    finally:
+        visitor.page.call("Emulation.setDeviceMetricsOverride", width=1440, **size)
+
+
+def test_which_link_the_keys_stand_on_is_seen(visitor: Visitor) -> None:
+    """By a line around it: the ground alone is hardly another."""
+    tab: dict[str, object] = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+    focused = "document.activeElement"
+
+    def on_a_link() -> bool:
+        visitor.page.call("Input.dispatchKeyEvent", type="rawKeyDown", **tab)
+        visitor.page.call("Input.dispatchKeyEvent", type="keyUp", **tab)
+        return bool(visitor.page.evaluate(f"{focused}.dataset.testid === 'stTopNavLink'"))
+
+    wait_for("the keys reach the menu", on_a_link)
+    assert visitor.page.evaluate(f"getComputedStyle({focused}).outlineStyle") == "solid"
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -32,7 +32,23 @@ def test_old_data_is_called_old_and_nothing_well(drawn: Opened, api: Any, page: 
     shown = drawn(page, node="gpu-017")
     assert failing(shown) == []
     assert "2025-03-27 06:26" in seen(shown)
-    assert not [one.value for one in shown.success if "well" in one.value]
+    assert not shown.success
+    first = next(one for one in shown.main if one.type in ("error", "warning", "info", "success"))
+    assert "2025-03-27 06:26" in first.value, "said first, above what it makes old"
+
+
+def test_of_nodes_that_nobody_hears_of_no_zero_is_shown(drawn: Opened, api: Any) -> None:
+    """None is known to be faulty, and none not to be; what the scheduler took out it still says."""
+    counts = {"ok": 0, "silent": 2, "faulty": 0, "at_risk": 0, "out": 1, "cordoned": 0}
+    old = {"stale": True, "heard_until": SINCE, "states": counts, "incidents_24h": 0}
+    api.answers["cluster"] = api.answers["cluster"] | old
+    shown = {one.label.partition(",")[0]: one for one in drawn("cluster").metric}
+    assert [shown[name].value for name in ("Faulty", "At risk", "Incidents")] == ["–", "–", "–"]
+    assert (shown["Not known"].value, shown["Out or cordoned"].value) == ("2", "1")
+    assert not shown["Goodput"].delta
+    api.answers["cluster"] |= {"states": counts | {"silent": 0, "faulty": 3}}
+    shown = {one.label.partition(",")[0]: one.value for one in drawn("cluster").metric}
+    assert (shown["Not known"], shown["Faulty"]) == ("0", "3")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -17,7 +17,7 @@ from wire.cluster import ClusterJson
 from wire.events import AuditJson, EventJson, IncidentJson
 from wire.goodput import InterruptionJson, LedgerJson
 from wire.hints import HintJson
-from wire.nodes import NodeJson
+from wire.nodes import NodeDetailJson
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "years": 365.25 * 86_400}
@@ -123,23 +123,23 @@ def test_a_run_that_meets_its_target_exactly_is_no_warning() -> None:
     ("node", "level", "says"),
     [
         (
-            NodeJson(node="a", state="ok", score_24h=0.0, score_7d=None),
+            NodeDetailJson(node="a", state="ok", score_24h=0.0, score_7d=None),
             "success",
             "< 0.1 % within 24 h and – within 7 days",
         ),
-        (NodeJson(node="a", state="faulty"), "error", "it is not scored yet"),
-        (NodeJson(node="a", state="out"), "warning", "nodes out of service are not scored"),
+        (NodeDetailJson(node="a", state="faulty"), "error", "it is not scored yet"),
+        (NodeDetailJson(node="a", state="out"), "warning", "nodes out of service are not scored"),
         (
-            NodeJson(node="a", state="cordoned", score_24h=1.0, score_7d=1.0),
+            NodeDetailJson(node="a", state="cordoned", score_24h=1.0, score_7d=1.0),
             "warning",
             "cordoned by us; the chance of an unplanned",
         ),
-        (NodeJson(node="a"), "warning", "a is unknown to the inventory; it is not scored yet"),
+        (NodeDetailJson(node="a"), "warning", "a is unknown to the inventory; it is not scored yet"),
     ],
 )
-def test_a_node_is_summed_up_in_one_sentence(node: NodeJson, level: str, says: str) -> None:
+def test_a_node_is_summed_up_in_one_sentence(node: NodeDetailJson, level: str, says: str) -> None:
     """Its state gives the colour, its score the words; a score of nought is a score."""
-    found = node_view.headline(node)
+    found = node_view.headline(node, [], NOW)
     assert found[0] == level
     assert says in found[1]
 

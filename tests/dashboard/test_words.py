@@ -41,6 +41,7 @@ def test_times_are_relative_and_in_utc() -> None:
     """Both at once, with the date where it is not today's."""
     assert words.when(NOW - timedelta(minutes=3), NOW) == "3 min ago · 03:09:00"
     assert words.when(NOW - timedelta(days=4), NOW) == "4.0 d ago · Mar 25 03:12"
+    assert words.when(NOW - timedelta(days=400), NOW) == "400 d ago · 2024-02-23 03:12"
     assert words.when(NOW + timedelta(hours=5), NOW) == "in 5.0 h · 08:12:00"
     assert words.when(NOW, NOW).startswith("just now")
     assert words.when(None, NOW) == words.ago(None, NOW) == words.utc(None) == "–"

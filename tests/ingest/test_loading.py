@@ -236,6 +236,15 @@ def test_a_file_that_may_not_be_read_is_told_of(tmp_path: Path, engine: sa.Engin
     assert "cannot be read" in (digest(parts[0]).broken or "")
 
 
+def test_the_folder_above_an_archive_names_the_one_below(tmp_path: Path) -> None:
+    """`foreshock simulate DIR` lays it into DIR/archive."""
+    from collectors.files.archive import ArchiveError, find_parts
+
+    build(tmp_path / "archive")
+    with pytest.raises(ArchiveError, match=f"^{tmp_path} is no archive: give {tmp_path}/archive$"):
+        find_parts(tmp_path)
+
+
 def test_processes_give_what_one_gives(tmp_path: Path, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers, in the same order of writing."""
     from store.database.connections import migrate, open_database

@@ -75,7 +75,9 @@ def test_a_node_that_fails_again_and_again_is_listed(engine: sa.Engine) -> None:
     assert lemon.probability > 0.9
     assert lemon.signals["outages"] == 5
     assert lemon.part is None
-    assert texts(lemon)["failures"].startswith("5 unplanned outages in 28 days, the last on 2025-04-09 00:00 (test);")
+    assert texts(lemon)["failures"].startswith(
+        "5 unplanned outages in 28 days, the last on 2025-04-09 00:00 UTC (test);"
+    )
     assert "a node of this fleet has 0.1" in texts(lemon)["failures"]
     assert lemon.next_step.startswith("No single part stands out: take it out and test the whole machine")
 
@@ -142,7 +144,7 @@ def test_a_fault_that_comes_back_after_a_repair_names_the_part(engine: sa.Engine
     assert (lemon.part.device.pci, lemon.part.days, lemon.part.of) == ("0000:0f:00.0", 5, 5)
     assert lemon.signals["recurrences"] == 4
     line = next(line for line in lemon.lines if line.signal == "recurrences")
-    assert "xid 79 of gpu 0000:0f:00.0 came back on 2025-04-08 23:58, after the repair that ended" in line.text
+    assert "xid 79 of gpu 0000:0f:00.0 came back on 2025-04-08 23:58 UTC, after the repair that ended" in line.text
     assert "and 3 more times like this" in line.text
     with engine.connect() as connection:
         known = set(connection.scalars(sa.select(schema.incidents.c.id)))

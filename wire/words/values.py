@@ -120,11 +120,12 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 
 def when(moment: datetime | None, now: datetime) -> str:
-    """Both: "3 min ago · 04:05:06", with the date where it is not today's."""
+    """Both: "3 min ago · 04:05:06", with the date where it is not today's, and the year where it is not this one."""
     if moment is None:
         return DASH
-    shape = "%H:%M:%S" if local(moment).date() == local(now).date() else "%b %d %H:%M"
-    return f"{ago(moment, now)} · {local(moment).strftime(shape)}"
+    then, today = local(moment), local(now)
+    shape = "%H:%M:%S" if then.date() == today.date() else "%b %d %H:%M"
+    return f"{ago(moment, now)} · {then.strftime(shape if then.year == today.year else '%Y-%m-%d %H:%M')}"
 
 
 def at(moment: datetime | None, now: datetime) -> str:
