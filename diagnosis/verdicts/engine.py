@@ -95,7 +95,6 @@ class EngineTurn:
     changes: Sequence[VerdictChange] = ()
     oldest: datetime | None = None
     more: bool = False
-    damaged: int = 0
 
 
 Owe = Callable[[sa.Connection, Sequence[VerdictChange], datetime], None]
@@ -173,7 +172,6 @@ class VerdictEngine:
             changes=changes,
             oldest=min((batch.received for batch in taken), default=None),
             more=events >= MOST_EVENTS // 2,
-            damaged=sum(batch.error is not None for batch in taken),
         )
 
     @property

@@ -94,7 +94,6 @@ class EvictionRound:
     """What came of one round of evictions: pods still there, and of those the ones that were not let go, and why."""
 
     left: int = 0
-    evicted: int = 0
     blocked: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -150,7 +149,7 @@ def evict(client: KubernetesClient, pods: Sequence[Pod], policy: str) -> Evictio
         SchedulerAwayError: the server does not answer.
     """
     blocked: dict[str, str] = {}
-    evicted = gone = 0
+    gone = 0
     for pod in pods:
         if pod.metadata.deletionTimestamp:
             continue
@@ -159,13 +158,12 @@ def evict(client: KubernetesClient, pods: Sequence[Pod], policy: str) -> Evictio
         body = {"apiVersion": policy, "kind": "Eviction", "metadata": metadata, "deleteOptions": precondition}
         try:
             client.call("POST", f"{pod.path}/eviction", body)
-            evicted += 1
         except ApiError as error:
             if error.status in (404, 409):  # it is gone, or another stands in its place
                 gone += 1
             else:
                 blocked[pod.place] = str(error)
-    return EvictionRound(len(pods) - gone, evicted, blocked)
+    return EvictionRound(len(pods) - gone, blocked)
 
 
 def eviction_version(client: KubernetesClient) -> str:
