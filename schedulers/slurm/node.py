@@ -251,7 +251,6 @@ _HELD = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
 _DOWN = frozenset(
     {"DOWN", "ERROR", "NOT_RESPONDING", "UNKNOWN", "FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}
 )
-_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "DRAINING", "FAILING"})
 _SAID = 200
 
 
@@ -302,7 +301,6 @@ def hold_of(node: SlurmNode, settings: SlurmSettings, reserved: Collection[str])
         hint=None if mark is None else mark.hint,
         foreign=found.foreign,
         is_opted_out=found.is_opted_out,
-        is_busy=bool(node.states & _BUSY),
         is_up=not node.states & _DOWN,
     )
 
