@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from store.records.event import RecordError
+from store.records.event import RecordError, to_us
 from store.records.telemetry import COUNTERS, GAUGES, MAX_DEVICE_NAME
 from store.telemetry.measures import NodeMeasure, find_metric, measure_of, node_measure
 from store.telemetry.pages import DevicePlace
@@ -37,7 +37,7 @@ Reader: TypeAlias = Callable[[], Floats]
 
 # A day of 10,000 GPUs at a sample each 30 s; above it, a file must be split, so that memory stays bounded.
 MAX_ROWS = 30_000_000
-# The most devices of one table that have a place in it; a key is node * DEVICE_SLOTS + device.
+# The most devices of one table that have a place in it; a key is node * GPU_SLOTS + device.
 GPU_SLOTS = 1024
 # DCGM writes a blank (not found, not supported, not permitted) as a huge number. Source: DCGM's dcgm_structs.
 _BLANKS = [float(first + i) for first in (2_147_483_632, 140_737_488_355_328) for i in range(4)]
@@ -169,7 +169,7 @@ def time_span(path: Path) -> tuple[int, int]:
     except (pa.ArrowException, OSError, OverflowError, ValueError):
         return 0, 0
     moments = [moment.replace(tzinfo=moment.tzinfo or UTC) for moment in times if isinstance(moment, datetime)]
-    found = [int(moment.timestamp() * 1e6) for moment in moments]
+    found = [to_us(moment) for moment in moments]
     return (min(found), max(found)) if found and len(told) == len(groups) else (0, 0)
 
 
