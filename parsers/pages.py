@@ -34,18 +34,13 @@ def _of_bmc(point: Point, _context: Context) -> SeriesDevice:
     return SeriesDevice(Device(type="sensor"), about={"name": name}) if name else SeriesDevice(Device(type="bmc"))
 
 
-def _as_it_is(point: Point) -> float | None:
-    return point.value
-
-
 HOSTS: tuple[Exporter, ...] = (
     Exporter(
         "node_exporter",
         ("node_boot_time", "node_time", "node_vmstat_oom_kill", "node_network_carrier_changes"),
         _of_node,
-        _as_it_is,
     ),
-    Exporter("ipmi", ("ipmi_",), _of_bmc, _as_it_is),
+    Exporter("ipmi", ("ipmi_",), _of_bmc),
 )
 
 

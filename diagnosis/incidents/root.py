@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 from store.records.event import SEVERITIES, Action, Attribute, Cause, Device, Event, Severity
 from store.records.event_sources import DETECTORS
+from store.records.incident import kind_key
 
 # Xids that only report what another fault led to: channels torn down, a channel reset, a changed recovery action.
 REPORTS = frozenset({45, 43, 154})
@@ -137,11 +138,6 @@ def domain_part(event: Event) -> str:
     if event.code in LINK_FAULTS or event.code in DOWNSTREAM or caused_by in LINK_FAULTS or caused_by in DOWNSTREAM:
         return "nvlink"
     return "reports" if event.code in REPORTS and caused_by is None else ""
-
-
-def kind_key(kind: str, code: int | None) -> str:
-    """How an incident counts a kind of event: `xid:79`, `link_down`."""
-    return kind if code is None else f"{kind}:{code}"
 
 
 def plain(key: str) -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 
 from parsers.text.exposition import Point, read_point
 from parsers.text.parser import Context, FormatSigns, ParseError
@@ -62,7 +63,7 @@ class Exporter:
         source: its format's name, and its name in the table of metrics.
         prefixes: what its metrics' names begin with.
         place: where a series belongs; None for one of no device.
-        value: a series' value; None where the exporter's number says that there is none.
+        value: a series' value, by default as it stands; None where the exporter's number says that there is none.
         optional_prefix: stands before its names in some versions, and is not in the table.
         apart_s: times of one device that lie apart by no more are one scrape.
     """
@@ -70,7 +71,7 @@ class Exporter:
     source: str
     prefixes: tuple[str, ...]
     place: Callable[[Point, Context], SeriesDevice | None]
-    value: Callable[[Point], float | None]
+    value: Callable[[Point], float | None] = attrgetter("value")
     optional_prefix: str = ""
     apart_s: float = 0.0
 

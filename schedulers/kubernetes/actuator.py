@@ -105,7 +105,11 @@ class Kubernetes:
         Raises:
             SchedulerAwayError: as above.
         """
-        return self._each(orders, lambda order: order.job, lambda link, order: ask_job(link, self._settings, order))
+        return self._each(
+            orders,
+            lambda order: order.job,
+            lambda link, order: ask_job(link.client, link.notices, self._settings, order),
+        )
 
     def close(self) -> None:
         """Give the lease back, and follow the cluster no more."""

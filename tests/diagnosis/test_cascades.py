@@ -20,9 +20,8 @@ from diagnosis.incidents.incident import (
     gap_of,
     is_fault,
 )
-from diagnosis.incidents.root import kind_key
 from store.records.event import Device, Event, Severity
-from store.records.incident import Incident
+from store.records.incident import Incident, kind_key
 
 
 def on(event: Event, pci: str) -> Event:

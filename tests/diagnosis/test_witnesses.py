@@ -7,11 +7,10 @@ import orjson
 import pytest
 
 from diagnosis.incidents.incident import coalesce, fault_of, is_fault
-from diagnosis.incidents.root import kind_key
 from parsers.registry import make_parser
 from parsers.text.parser import Context, parse
 from store.records.event import Device, Event
-from store.records.incident import Incident
+from store.records.incident import Incident, kind_key
 
 NODE = "gpu-017"
 UNTIL = datetime(2025, 3, 2, tzinfo=UTC)
