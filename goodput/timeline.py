@@ -10,10 +10,8 @@ All moments are integer milliseconds since 1970 (or since the log's first line, 
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias, get_args
-
-from store.records.event import EPOCH
 
 Bucket: TypeAlias = Literal[
     "productive",
@@ -33,17 +31,18 @@ CERTAIN: frozenset[Bucket] = frozenset()
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 DAY_S = 86_400.0
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
 
 def to_ms(moment: datetime) -> int:
     """Whole milliseconds since 1970, rounded down."""
-    return (moment - EPOCH) // _MS
+    return (moment - _EPOCH) // _MS
 
 
 def from_ms(moment_ms: int) -> datetime:
     """The aware UTC moment of milliseconds since 1970."""
-    return EPOCH + moment_ms * _MS
+    return _EPOCH + moment_ms * _MS
 
 
 @dataclass(frozen=True, slots=True)

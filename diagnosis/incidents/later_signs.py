@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, Self, TypeVar
 
 from diagnosis.incidents.root import IncidentHead, root
-from store.records.incident import kind_key
+from store.records.event import kind_key
 
 # How far a clock may be off, and the gap of a node's incident.
 _SLACK = timedelta(minutes=1)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeGuard
 
-from store.records.event import SEVERITIES, Action, Attribute, Cause, Device, Event, Severity
+from store.records.event import SEVERITIES, Action, Attribute, Cause, Device, Event, Severity, kind_key
 from store.records.event_sources import DETECTORS
-from store.records.incident import kind_key
 
 # Xids that only report what another fault led to: channels torn down, a channel reset, a changed recovery action.
 REPORTS = frozenset({45, 43, 154})

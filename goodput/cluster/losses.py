@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from goodput.ledger import Ledger
 from goodput.timeline import DAY_MS, HOUR_MS, Segment, from_ms
 from goodput.wall_time.attempts import FAULT_CAUSES, FAULT_SEVERITIES, Interruption, InterruptionCulprit
-from store.records.event import format_time
-from store.records.incident import kind_key
+from store.records.event import format_time, kind_key
 from store.runs.losses import (
     KEY_COLUMNS,
     IncidentNear,

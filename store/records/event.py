@@ -180,6 +180,11 @@ def with_id(event: Event, origin: str = "") -> Event:
     return event if event.id else replace(event, id=event_id(event, origin))
 
 
+def kind_key(kind: str, code: int | None) -> str:
+    """How an incident counts a kind of event: `xid:79`, `link_down`."""
+    return kind if code is None else f"{kind}:{code}"
+
+
 # Begins the ids that the store makes for events whose own was taken by another node's; no sender can have one.
 BOUND = "~"
 

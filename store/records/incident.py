@@ -43,11 +43,6 @@ class Incident:
     shown: datetime | None = None
 
 
-def kind_key(kind: str, code: int | None) -> str:
-    """How an incident counts a kind of event: `xid:79`, `link_down`."""
-    return kind if code is None else f"{kind}:{code}"
-
-
 _INCIDENT = tuple(field.name for field in fields(Incident))
 
 

@@ -4,7 +4,7 @@ insert_rows(connection, schema.incidents, ("id", "start", "kinds"), [("x", datet
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from psycopg.copy import LibpqWriter
 from sqlalchemy.dialects import postgresql, sqlite
 
-from store.records.event import to_us
-
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Bytes of a COPY that wait in memory for the server before the writer waits, too: more than a scoring of 12,500 nodes.
 _MOST_UNSENT_BYTES = 1 << 26
+_US = timedelta(microseconds=1)
 
 
 def insert_rows(
@@ -89,7 +89,7 @@ def sqlalchemy_error(statement: str, error: psycopg.Error) -> sa.exc.DBAPIError:
 
 def bound_value(value: Any) -> Any:
     """A value as SQLite holds it: a moment as microseconds since 1970."""
-    return to_us(value) if isinstance(value, datetime) else value
+    return (value - _EPOCH) // _US if isinstance(value, datetime) else value
 
 
 def upsert_last_seen(connection: sa.Connection, newest: Mapping[str, datetime]) -> None:

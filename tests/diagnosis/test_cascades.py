@@ -20,8 +20,8 @@ from diagnosis.incidents.incident import (
     gap_of,
     is_fault,
 )
-from store.records.event import Device, Event, Severity
-from store.records.incident import Incident, kind_key
+from store.records.event import Device, Event, Severity, kind_key
+from store.records.incident import Incident
 
 
 def on(event: Event, pci: str) -> Event:

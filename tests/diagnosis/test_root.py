@@ -19,8 +19,7 @@ from diagnosis.incidents.root import (
     plain,
     root,
 )
-from store.records.event import SEVERITIES, Event
-from store.records.incident import kind_key
+from store.records.event import SEVERITIES, Event, kind_key
 
 
 def heads(*events: Event) -> list[IncidentHead]:

@@ -9,8 +9,8 @@ import pytest
 from diagnosis.incidents.incident import coalesce, fault_of, is_fault
 from parsers.registry import make_parser
 from parsers.text.parser import Context, parse
-from store.records.event import Device, Event
-from store.records.incident import Incident, kind_key
+from store.records.event import Device, Event, kind_key
+from store.records.incident import Incident
 
 NODE = "gpu-017"
 UNTIL = datetime(2025, 3, 2, tzinfo=UTC)
