@@ -282,13 +282,13 @@ class LogDecoder:
         """
         check_lines(body)
         wrapped = None if self._is_json(body) and not bears_lines(body) else wrapped_records(body)
-        return self._kept(self._plain(body)) if wrapped is None else self.decode_records(wrapped)
+        return self._in_bounds(self._plain(body)) if wrapped is None else self.decode_records(wrapped)
 
     def decode_records(self, entries: Iterable[BodyEntry]) -> list[Event]:
         """The same of records that are apart already."""
-        return self._kept(self._records(entries))
+        return self._in_bounds(self._records(entries))
 
-    def _kept(self, events: Iterable[Event]) -> list[Event]:
+    def _in_bounds(self, events: Iterable[Event]) -> list[Event]:
         """The events that the table takes, in bounds.
 
         Raises:

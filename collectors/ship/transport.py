@@ -170,7 +170,7 @@ class Transport:
                 raise HTTPException("the answer broke off")
             return ServerAnswer(
                 response.status,
-                _told(content),
+                _detail(content),
                 content,
                 retry_after_s(response.getheader("Retry-After"), datetime.now(UTC)),
             )
@@ -197,7 +197,7 @@ class Transport:
         return self._tls[1]
 
 
-def _told(content: bytes) -> str:
+def _detail(content: bytes) -> str:
     """What an answer says: the `detail` of a problem (RFC 9457), else how it begins."""
     try:
         return str(orjson.loads(content)["detail"])[:300]

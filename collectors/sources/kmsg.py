@@ -95,7 +95,7 @@ class BootClock:
         self._adopt(next_record, self._boots_us[-1] + step_us)
         return True
 
-    def heard(self, record: int, stamp_us: int, now: ClockReading) -> bool:
+    def hear(self, record: int, stamp_us: int, now: ClockReading) -> bool:
         """A record that was read as it was written: whether the estimate changed from it on."""
         boot_us = now.wall_us - stamp_us
         if abs(boot_us - self._boots_us[-1]) <= BOUND_US:
@@ -300,7 +300,7 @@ class KmsgCollector:
 
     def _check_clock(self, record: KmsgRecord, waited: bool) -> None:
         now, clock = ClockReading.now(), self._state.clock
-        if clock.look(record.seq, now) or (waited and clock.heard(record.seq, record.stamp_us, now)):
+        if clock.look(record.seq, now) or (waited and clock.hear(record.seq, record.stamp_us, now)):
             _LOG.warning("kmsg: the clock was set, or runs off the kernel's: records are dated anew from here on")
 
     def _collected(self, lines: int) -> CollectorTurn:

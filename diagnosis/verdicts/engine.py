@@ -243,7 +243,7 @@ class VerdictEngine:
         stakes = memory.around.stakes(now)
         found = explain(memory.around.scene(part, now), most=MOST_AROUND, reach=memory.reach)
         return [
-            with_stake(_reported(replace(one, probability=one.probability / factor), ends.seen(one)), stakes)
+            with_stake(_reported(replace(one, probability=one.probability / factor), ends.symptoms_of(one)), stakes)
             for one in found
             if one.probability >= LEAST_STANDING
             for factor in (2.0 if ends.is_cured(one) else 1.0,)

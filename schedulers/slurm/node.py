@@ -175,8 +175,8 @@ def _node_of_line(record: str) -> SlurmNode | None:
         reason=reason,
         user=user,
         weight=int(weight[1]) if weight else None,
-        comment=_found(_COMMENT, rest),
-        extra=_found(_EXTRA, rest),
+        comment=_field(_COMMENT, rest),
+        extra=_field(_EXTRA, rest),
         features=tuple(features[1].split(",")) if features and features[1] != "(null)" else (),
         is_doubtful=any(rest.count(key) > most for key, most in _MOST_OFTEN.items()),
     )
@@ -196,7 +196,7 @@ def _reason(tail: str) -> tuple[str, str, str]:
     return " ".join([stamped[1], *stamped[3].split()]), stamped[2], others
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str:
+def _field(pattern: re.Pattern[str], text: str) -> str:
     found = pattern.search(text)
     return "" if found is None or found[1].strip().lower() in _NOTHING else found[1].strip()
 

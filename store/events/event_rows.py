@@ -224,7 +224,7 @@ def copy_new(
             def look(asked: Sequence[Event]) -> Owners:
                 """Those that bear no time are at the moment of their receipt."""
                 dated = [event for event in asked if event.id not in timeless]
-                found = owners_by_id(row for part in _parts(dated) for row in _known(cursor, part))
+                found = owners_by_id(row for part in _parts(dated) for row in _stored_ids(cursor, part))
                 without = [event.id for event in asked if event.id in timeless]
                 return found | owners_by_id(_known_undated(cursor, without, received)) if without else found
 
@@ -253,7 +253,7 @@ def _order(event: Event) -> tuple[datetime | None, str | None]:
     return event.time, event.id
 
 
-def _known(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> Sequence[Sequence[Any]]:
+def _stored_ids(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> Sequence[Sequence[Any]]:
     """The ids that are there, near the time of their event, each with node and run."""
     times = [event.time for event in events if event.time is not None]
     if not times:

@@ -250,7 +250,7 @@ def _gpu_samples(source: _FileColumns, rows: _RowPlaces, gpu: Ints) -> tuple[Dev
         name: _counter(rows.picked(own[column], place)) for column, name in COUNTERS.items() if column in columns
     }
     readers: dict[str, Reader] = {name: partial(_measure, source, rows, place, one) for name, one in measures.items()}
-    readers = _told(readers) if len(rows.of_nodes) else readers
+    readers = _measures_with_values(readers) if len(rows.of_nodes) else readers
     found = DeviceSamples(
         node=rows.node[place],
         device=gpu,
@@ -287,7 +287,7 @@ def _node_samples(
             for name, (column, one) in columns.items()
         }
         if len(rows.of_gpus) or len({one.source for _, one in columns.values()}) > 1:
-            measures = _told(measures)
+            measures = _measures_with_values(measures)
         if not measures:
             continue
         exporter = _exporter({measure: columns[measure] for measure in measures})
@@ -348,7 +348,7 @@ def _exporter(columns: Mapping[str, tuple[str, NodeMeasure]]) -> str:
     return (known or every).most_common(1)[0][0]
 
 
-def _told(measures: Mapping[str, Reader]) -> dict[str, Reader]:
+def _measures_with_values(measures: Mapping[str, Reader]) -> dict[str, Reader]:
     """The measures of which these rows say anything: a file of GPUs and nodes has columns of both."""
     return {name: read for name, read in measures.items() if not np.isnan(read()).all()}
 
