@@ -7,13 +7,13 @@ the lines before the saved position once more and throwing away what comes out: 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from parsers.text.parser import UNREADABLE, Parser, clean
 from parsers.trust import RefusedLineError
-from store.records.event import Attribute, Event, event_id
+from store.records.event import Attribute, Event, event_id, from_us
 from store.records.fault_catalog import with_kind_meaning
 
 
@@ -128,13 +128,11 @@ def number(event: Event, origin: str) -> Event:
 #
 # Each is of one place in its source (`origin`), so that the same gap is the same event whenever it is noticed.
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
 
 def overrun(node: str, boot: str, seq: int, lost: int, moment_us: int) -> Event:
     """Records of the kernel's ring before this one were overwritten; `moment_us` is the Unix time of this one."""
     message = f"{lost} kernel log records were overwritten before they could be read."
-    moment = _EPOCH + timedelta(microseconds=moment_us)
+    moment = from_us(moment_us)
     return gap(node, moment, f"kmsg:{boot}:{seq}:gap", message, {"lost": lost, "origin": "kmsg"})
 
 
@@ -145,7 +143,7 @@ def boot_ended(node: str, boot: str, seq: int, moment_us: int) -> Event:
         moment_us: Unix time when the next boot began.
     """
     message = f"The kernel log of the boot before was read up to record {seq}: what followed is not known."
-    moment = _EPOCH + timedelta(microseconds=moment_us)
+    moment = from_us(moment_us)
     attributes: dict[str, Attribute] = {"origin": "kmsg", "boot": boot, "last": seq}
     return gap(node, moment, f"kmsg:{boot}:{seq}:unread", message, attributes, "reboot")
 

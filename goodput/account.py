@@ -15,7 +15,7 @@ from goodput.wall_time.saves import saves_now
 from goodput.wall_time.wall import (
     details_of,
     gpus_of,
-    held,
+    held_gpus,
     interruptions_of,
     lay,
     nodes_in,
@@ -61,7 +61,7 @@ def account(records: RunRecords, until_ms: int | None = None) -> Ledger:
         saves=tuple(save for one in walked for save in one.saves),
         spans=spans_of(walked, interruptions, records.gpus),
         is_open=bool(attempts) and attempts[-1].end_ms is None,
-        held=held(walked, wall, records.gpus),
+        held=held_gpus(walked, wall, records.gpus),
         iteration_ms=walker.median_ms,
         shape=shape_in(log),
         saves_now=saves_now([one.saves for one in walked]),

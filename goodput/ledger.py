@@ -47,8 +47,8 @@ class Ledger:
     """A run's account. `start_ms` counts from 1970, or from the log's beginning where `dated` is False.
 
     `spans` = its attempts, each with its own time; of two that overlap both have theirs (wall_time/wall.py).
-    `held` = the time of its attempts, each stretch with its GPUs (wall_time/gpu_time.py); None = that is unknown.
-    `saves` = the stalls of all finished saves, `saves_now` those that tell how it saves now (wall_time/saves_now.py).
+    `held` = the time of its attempts, each stretch with its GPUs (wall_time/wall.py); None = that is unknown.
+    `saves` = the stalls of all finished saves, `saves_now` those that tell how it saves now (wall_time/saves.py).
     `iteration_ms` = its usual time of an iteration, `shape` = its model's, where the log tells it.
     """
 

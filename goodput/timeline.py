@@ -8,7 +8,7 @@
 All moments are integer milliseconds since 1970 (or since the log's first line, where no date is known).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias, get_args
@@ -49,7 +49,7 @@ def from_ms(moment_ms: int) -> datetime:
 class Segment:
     """A stretch of wall time, [start_ms, end_ms), that went into one bucket.
 
-    `maybe` = the other buckets that its time may truly belong to: none where the records tell (wall_time/bounds.py).
+    `maybe` = the other buckets that its time may truly belong to: none where the records tell.
     """
 
     start_ms: int
@@ -91,30 +91,30 @@ def repainted(
     Not `sure` = it may be that it was rightly where it was.
     """
     fresh: list[Segment] = []
-    for segment in segments:
-        if segment.bucket not in buckets or segment.end_ms <= since_ms:
-            fresh.append(segment)
-            continue
-        begin = max(segment.start_ms, since_ms)
-        if segment.start_ms < begin:
-            fresh.append(replace(segment, end_ms=begin))
-        maybe = segment.maybe if sure else segment.maybe | {segment.bucket}
-        fresh.append(Segment(begin, segment.end_ms, to, maybe - {to}))
+    for piece, is_meant in _cut(segments, since_ms, buckets):
+        maybe = piece.maybe if sure else piece.maybe | {piece.bucket}
+        fresh.append(replace(piece, bucket=to, maybe=maybe - {to}) if is_meant else piece)
     return fresh
 
 
 def doubted(segments: Iterable[Segment], since_ms: int, buckets: Collection[Bucket], or_else: Bucket) -> list[Segment]:
     """The segments, with what lies at or after `since_ms` in some buckets said to be another one's perhaps."""
-    fresh: list[Segment] = []
+    return [
+        replace(piece, maybe=piece.maybe | {or_else}) if is_meant else piece
+        for piece, is_meant in _cut(segments, since_ms, buckets)
+    ]
+
+
+def _cut(segments: Iterable[Segment], since_ms: int, buckets: Collection[Bucket]) -> Iterator[tuple[Segment, bool]]:
+    """The segments, cut at a moment; of each piece whether it is of some buckets and lies at or after it."""
     for segment in segments:
         if segment.bucket not in buckets or segment.end_ms <= since_ms:
-            fresh.append(segment)
-            continue
-        begin = max(segment.start_ms, since_ms)
-        if segment.start_ms < begin:
-            fresh.append(replace(segment, end_ms=begin))
-        fresh.append(Segment(begin, segment.end_ms, segment.bucket, segment.maybe | {or_else}))
-    return fresh
+            yield segment, False
+        elif segment.start_ms < since_ms:
+            yield replace(segment, end_ms=since_ms), False
+            yield replace(segment, start_ms=since_ms), True
+        else:
+            yield segment, True
 
 
 def merged(segments: Iterable[Segment]) -> tuple[Segment, ...]:

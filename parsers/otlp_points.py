@@ -62,11 +62,7 @@ def _gpu(labels: Mapping[str, str]) -> SeriesDevice | None:
     return SeriesDevice(Device(type="gpu", pci=canonical_pci(told), index=int(found[1]), uuid=uuid))
 
 
-def _as_it_is(point: Point) -> float | None:
-    return point.value
-
-
-HARDWARE = Exporter("hw", ("hw.",), _hardware, _as_it_is)
+HARDWARE = Exporter("hw", ("hw.",), _hardware)
 _ALL = (*EXPORTERS, node_exporter.EXPORTER, *HOSTS, HARDWARE)
 
 

@@ -10,27 +10,15 @@ import re
 from collections.abc import Sequence
 
 from parsers.formats import amd, cambricon, dcgm, node_exporter, npu
-from parsers.text.device_page import Exporter, SeriesDevice, device_samples, samples_of_lines
+from parsers.text.device_page import Exporter, SeriesDevice, device_samples
 from parsers.text.exposition import Point, metric_name, read_point
 from parsers.text.parser import Context, ParseError
 from parsers.text.stamp import Stamps
 from store.records.event import Device
 from store.records.telemetry import Sample
 
-# The exporters whose pages hold samples of a node's devices, and whose page it is.
-#
-# samples_of(page, context) -> [Sample(type="npu", gpu=3, values={"gpu_temp_c": 46.0}, source="npu", ...), ...]
-
+# The exporters whose pages hold samples of a node's accelerators.
 EXPORTERS: tuple[Exporter, ...] = (dcgm.EXPORTER, npu.EXPORTER, amd.EXPORTER, cambricon.EXPORTER)
-
-
-def samples_of(text: str, context: Context) -> list[Sample]:
-    """The accelerators' samples of a page, whichever exporters wrote it: a proxy's page may hold those of several.
-
-    Raises:
-        ParseError: a sample bears no time, or no host, and the context names none.
-    """
-    return samples_of_lines(EXPORTERS, text, context)
 
 
 # What tells of a node as a whole: when it was booted, what was killed for lack of memory, whether its BMC is alive.
@@ -46,26 +34,23 @@ def _of_bmc(point: Point, _context: Context) -> SeriesDevice:
     return SeriesDevice(Device(type="sensor"), about={"name": name}) if name else SeriesDevice(Device(type="bmc"))
 
 
-def _as_it_is(point: Point) -> float | None:
-    return point.value
-
-
 HOSTS: tuple[Exporter, ...] = (
     Exporter(
         "node_exporter",
         ("node_boot_time", "node_time", "node_vmstat_oom_kill", "node_network_carrier_changes"),
         _of_node,
-        _as_it_is,
     ),
-    Exporter("ipmi", ("ipmi_",), _of_bmc, _as_it_is),
+    Exporter("ipmi", ("ipmi_",), _of_bmc),
 )
 
 
 def devices_of(text: str, context: Context) -> list[Sample]:
     """The samples of every device of a page: accelerators and their switches, and the host with its BMC.
 
+    A proxy's page may hold those of several exporters.
+
     Raises:
-        ParseError: as `samples_of`.
+        ParseError: a sample bears no time, or no host, and the context names none.
     """
     return device_samples((*EXPORTERS, node_exporter.EXPORTER, *HOSTS), text, context)
 

@@ -41,7 +41,7 @@ def present(connection: sa.Connection, settings: ApiSettings, now: datetime) -> 
     )
 
 
-def heard(connection: sa.Connection, settings: ApiSettings, now: datetime) -> tuple[datetime | None, bool]:
+def last_heard(connection: sa.Connection, settings: ApiSettings, now: datetime) -> tuple[datetime | None, bool]:
     """Until when nodes were heard of, and whether that is so long ago that nobody knows how they are."""
     until = heard_until(connection, now)
     return until, until is None or now - until > timedelta(seconds=settings.silent_after_s)

@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
@@ -12,12 +12,11 @@ from fastapi import Query
 from pydantic import BeforeValidator
 
 from api.edge.problem import Problem
-from store.records.event import RecordError, parse_time
+from store.records.event import RecordError, from_us, parse_time, to_us
 from store.tables.pages import moment_of
 
 MAX_LIMIT = 1000
 _MOST_SEQ = 2**31 - 1  # what a list is numbered to; PostgreSQL compares its column with nothing beyond
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +29,7 @@ class PageCursor:
 
     def encode(self) -> str:
         """As the client hands it back: text that means nothing to it."""
-        micros = (self.time - _EPOCH) // timedelta(microseconds=1)
-        return base64.urlsafe_b64encode(orjson.dumps([micros, self.id, self.backwards])).decode().rstrip("=")
+        return base64.urlsafe_b64encode(orjson.dumps([to_us(self.time), self.id, self.backwards])).decode().rstrip("=")
 
 
 def decode(text: str) -> PageCursor:
@@ -44,7 +42,7 @@ def decode(text: str) -> PageCursor:
         padded = text + "=" * (-len(text) % 4)
         micros, ident, backwards = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         if type(micros) is int and type(ident) is str and type(backwards) is bool and "\x00" not in ident:
-            return PageCursor(_EPOCH + timedelta(microseconds=micros), ident, backwards)
+            return PageCursor(from_us(micros), ident, backwards)
     except (binascii.Error, ValueError, TypeError, OverflowError):
         pass
     raise Problem(422, "the cursor is none of this server's: start again without one")

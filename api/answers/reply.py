@@ -30,7 +30,7 @@ def content_of(kind: type[T], response: Response) -> T:
     return decode(kind, bytes(response.body))
 
 
-def said(thread: Iterable[ThreadEntry]) -> list[dict[str, Any]]:
+def thread_json(thread: Iterable[ThreadEntry]) -> list[dict[str, Any]]:
     """The entries of a thread in an answer."""
     return [{"time": entry.time, **asdict(entry.word)} for entry in thread]
 

@@ -34,7 +34,6 @@ from api.server.provider_keys import ProviderAwayError
 from api.server.settings import SCOPES, Scope, Token
 from api.server.state import Server, State
 from store.nodes.known_names import KnownNames
-from store.nodes.tokens import digest_of
 from store.records.hostlist import EVERY_NODE, NodePattern, is_node_name
 
 # A day of PostgreSQL's is a table: with more than a year of them its locks do not suffice (docs/store.md).
@@ -84,11 +83,6 @@ class Caller:
 
 
 ANONYMOUS = Caller("loopback", frozenset(SCOPES))
-
-
-def hash_token(text: str) -> str:
-    """The SHA-256 of a token as 64 hex digits: what the configuration holds."""
-    return digest_of(text)
 
 
 def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:

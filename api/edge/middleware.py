@@ -140,7 +140,7 @@ class RecordBatch(Protocol):
     def records(self) -> int: ...
     @property
     def written(self) -> "Future[Any] | None": ...
-    def taken(self) -> Any: ...
+    def result(self) -> Any: ...
 
 
 SendingRoute = Callable[[Caller, State, bytes], RecordBatch]
@@ -220,7 +220,7 @@ def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], R
                         await asyncio.wrap_future(sent.written)
             if sent.written is not None:
                 await asyncio.wrap_future(sent.written)
-            return tell(sent.taken() if sent.records <= _FEW_RECORDS else await run_in_threadpool(sent.taken))
+            return tell(sent.result() if sent.records <= _FEW_RECORDS else await run_in_threadpool(sent.result))
 
     return LeanRoute(operation_id, serve)
 

@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from parsers.text.parser import MAX_LINE, Context, Parser, clean, guarded
 from parsers.text.scan import LineSelector, by_re2
 from parsers.trust import RefusedLineError, in_container, writer_trust
 from store.events.event_json import MAX_NAME, check_size
-from store.records.event import Event, RecordError, parse_time
+from store.records.event import EPOCH, Event, RecordError, parse_time
 from store.records.event_sources import Trust, may_tell, narrower
 
 # The JSON in which log shippers wrap lines, unwrapped: text, host and time of each record.
@@ -207,7 +207,7 @@ def _time(value: Mapping[str, Any]) -> datetime | None:
 
 def _since_epoch(seconds: float) -> datetime | None:
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+        return EPOCH + timedelta(seconds=seconds)
     except OverflowError:
         return None
 
@@ -282,13 +282,13 @@ class LogDecoder:
         """
         check_lines(body)
         wrapped = None if self._is_json(body) and not bears_lines(body) else wrapped_records(body)
-        return self._kept(self._plain(body)) if wrapped is None else self.decode_records(wrapped)
+        return self._in_bounds(self._plain(body)) if wrapped is None else self.decode_records(wrapped)
 
     def decode_records(self, entries: Iterable[BodyEntry]) -> list[Event]:
         """The same of records that are apart already."""
-        return self._kept(self._records(entries))
+        return self._in_bounds(self._records(entries))
 
-    def _kept(self, events: Iterable[Event]) -> list[Event]:
+    def _in_bounds(self, events: Iterable[Event]) -> list[Event]:
         """The events that the table takes, in bounds.
 
         Raises:

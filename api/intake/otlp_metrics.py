@@ -7,7 +7,7 @@ Gauges and cumulative sums of metrics that our tables know; others, histograms a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import count
 from typing import Any
 
@@ -29,7 +29,7 @@ from api.edge.work_budget import check_containers
 from api.intake.entries import Rejected
 from api.intake.otlp import VARINT, Fields, fields_of, first_detail, items_of, message_of, parts_of, protobuf_answer
 from parsers.otlp_points import MAX_ATTRIBUTES, clean_labels, exporter_of
-from store.records.event import RecordError
+from store.records.event import RecordError, from_us
 
 # Of a resource: an agent with every detector on sets some forty.
 MOST_OF_RESOURCE = 256
@@ -42,7 +42,6 @@ _DELTA = (
     "{} is no cumulative sum: set OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative in what sends it, or "
     "put the processor deltatocumulative into the collector's pipeline"
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ def _point(number: int, metric: str, above: Mapping[str, str], made: bytes | Fie
     blank = point.flags & DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
     value = None if blank or kind is None else float(getattr(point, kind))
     nanos = point.time_unix_nano
-    time = _EPOCH + timedelta(microseconds=nanos // 1000) if nanos else None
+    time = from_us(nanos // 1000) if nanos else None
     return MetricPoint(number, metric, above, labels, value, time)
 
 

@@ -29,20 +29,20 @@ class JointBatch:
 
     records: int
     written: "Future[Any] | None"  # None: there are none
-    _taken: Callable[[], IntakeResult]
+    _wait: Callable[[], IntakeResult]
 
-    def taken(self) -> IntakeResult:
+    def result(self) -> IntakeResult:
         """What came of them, once they are written.
 
         Raises:
             SQLAlchemyError: the database did not take them.
         """
-        return self._taken()
+        return self._wait()
 
 
 def take_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> IntakeResult:
     """Append events, and those to make incidents of to the intake, in one transaction; the loop `incidents` does so."""
-    return send_events(state, events, rejected, resource).taken()
+    return send_events(state, events, rejected, resource).result()
 
 
 def send_events(state: State, events: Sequence[Event], rejected: Sequence[Rejected], resource: str) -> JointBatch:
@@ -51,12 +51,12 @@ def send_events(state: State, events: Sequence[Event], rejected: Sequence[Reject
     own = [with_id(event) for event in events]
     written = state.joint_events.send(own, partial(_append_all, state)) if own else None
 
-    def taken() -> IntakeResult:
+    def result() -> IntakeResult:
         new = [] if written is None else _new_of(written.result(), own)
         tell_new(state, new)
         return IntakeResult(len(new), len(own) - len(new), rejected[:MAX_REJECTED_SHOWN])
 
-    return JointBatch(len(own), written, taken)
+    return JointBatch(len(own), written, result)
 
 
 def tell_new(state: State, new: Sequence[Event]) -> None:
@@ -121,7 +121,7 @@ def with_own_table(days: Iterable[date], received: datetime) -> set[date]:
 
 def take_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> IntakeResult:
     """Store telemetry roll-ups; one of a node and hour that is there is replaced."""
-    return send_rollups(state, rollups, rejected).taken()
+    return send_rollups(state, rollups, rejected).result()
 
 
 def send_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rejected]) -> JointBatch:
@@ -129,13 +129,13 @@ def send_rollups(state: State, rollups: Sequence[Rollup], rejected: Sequence[Rej
     count_rejected(state.metrics, "telemetry", rejected)
     written = state.joint_rollups.send(rollups, partial(_append_rollups, state)) if rollups else None
 
-    def taken() -> IntakeResult:
+    def result() -> IntakeResult:
         if written is not None:
             written.result()
             state.news.set()
         return IntakeResult(len(rollups), 0, rejected[:MAX_REJECTED_SHOWN])
 
-    return JointBatch(len(rollups), written, taken)
+    return JointBatch(len(rollups), written, result)
 
 
 def _append_rollups(state: State, rollups: Sequence[Rollup]) -> None:

@@ -73,7 +73,7 @@ def own_samples(
         for node in list(of_nodes):
             samples, wrong = samples_of(of_nodes.pop(node), node, now, look)
             rejected += [Rejected(0, sentence) for sentence in wrong]
-            found[node] = _kept(samples, rejected, look)
+            found[node] = _within_bounds(samples, rejected, look)
             caller.count([node] * len(found[node]))
     return {node: samples for node, samples in found.items() if samples}
 
@@ -100,7 +100,7 @@ def _room(of_nodes: dict[str, list[Point]], node: str) -> list[Point]:
     return of_nodes.setdefault(node, [])
 
 
-def _kept(samples: Iterable[Sample], rejected: list[Rejected], look: Callable[[], None]) -> list[Sample]:
+def _within_bounds(samples: Iterable[Sample], rejected: list[Rejected], look: Callable[[], None]) -> list[Sample]:
     """A node's samples, as many as any real one has."""
     devices: set[str] = set()
     moments: set[datetime] = set()
@@ -201,7 +201,7 @@ def _followed(
 
         def renewed(node: str, saved: Mapping[str, Any]) -> Mapping[str, Any]:
             look()
-            known = _known(state, node, saved)
+            known = _node_samples(state, node, saved)
             events, rollups = known.take(samples[node], received, look)
             told.events += events
             told.rollups += rollups
@@ -213,11 +213,11 @@ def _followed(
     return told
 
 
-def _known(state: State, node: str, saved: Mapping[str, Any]) -> NodeSamples:
+def _node_samples(state: State, node: str, saved: Mapping[str, Any]) -> NodeSamples:
     """What is known of a node; nothing, where another version wrote it in a way that this one cannot read."""
     try:
-        return NodeSamples(ORIGIN, saved, MOST_DEVICES)
+        return NodeSamples(ORIGIN, MOST_DEVICES, saved)
     except (AttributeError, KeyError, TypeError, ValueError):
         _log.warning("the stored state of node %s cannot be read: its counters begin anew", node, exc_info=True)
         state.metrics.unread_states.inc()
-        return NodeSamples(ORIGIN, None, MOST_DEVICES)
+        return NodeSamples(ORIGIN, MOST_DEVICES)

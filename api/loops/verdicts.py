@@ -127,10 +127,10 @@ class EngineBeside:
         """
         try:
             self._pipe.send((now, tuple(receivers)))
-            while (answer := self._heard(_TURN_S)) == _MAY_WRITE:
+            while (answer := self._receive(_TURN_S)) == _MAY_WRITE:
                 with write_turn(self._engine):
                     self._pipe.send(_MAY_WRITE)
-                    self._heard(_WRITE_S)  # it is written, or will not be
+                    self._receive(_WRITE_S)  # it is written, or will not be
         except (EOFError, OSError) as error:
             self.end()
             raise EngineProcessError(f"the process of the verdicts ended ({self.process.exitcode})") from error
@@ -138,7 +138,7 @@ class EngineBeside:
             return answer
         raise EngineProcessError(f"a turn of the verdicts failed in their process: {answer}")
 
-    def _heard(self, within_s: float) -> object:
+    def _receive(self, within_s: float) -> object:
         """What it says next: one that stands still holds up nobody for ever."""
         if not self._pipe.poll(within_s):
             raise TimeoutError(f"no answer in {within_s:.0f} s")
@@ -160,7 +160,7 @@ def _serve(pipe: Connection, url: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, and its end is ours
     gc.set_threshold(*GC_AFTER)
     database = open_database(url)
-    engine = LocalEngine(database, partial(_asked, pipe))
+    engine = LocalEngine(database, partial(_lent_write, pipe))
     try:
         while True:
             now, receivers = pipe.recv()
@@ -175,7 +175,7 @@ def _serve(pipe: Connection, url: str) -> None:
 
 
 @contextmanager
-def _asked(pipe: Connection) -> Iterator[None]:
+def _lent_write(pipe: Connection) -> Iterator[None]:
     """A write that the other process lends its turn for."""
     pipe.send(_MAY_WRITE)
     pipe.recv()

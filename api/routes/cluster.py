@@ -6,7 +6,7 @@ from typing import Any, Protocol, get_args, runtime_checkable
 import sqlalchemy as sa
 from fastapi import APIRouter, Response
 
-from api.answers.node_states import heard, present
+from api.answers.node_states import last_heard, present
 from api.answers.reply import reply
 from api.edge.auth import Reader
 from api.edge.openapi import PREFIX, answer
@@ -44,7 +44,7 @@ def get_cluster(_who: Reader, server: Server) -> Response:
         run = newest_run(connection)
         ledger = ledger_of(connection, run, now) if run else None
         unheard = never_heard(connection)
-        until, is_stale = heard(connection, server.settings, now)
+        until, is_stale = last_heard(connection, server.settings, now)
         return reply(
             {
                 "now": now,

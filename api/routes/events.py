@@ -48,7 +48,7 @@ _EXAMPLE = to_wire(
 )
 def post_events(caller: Ingester, server: Server, body: Body) -> Response:
     """Append events; sending one again changes nothing. A bad record is named and leaves the others alone."""
-    return reply(send_body(caller, server, body).taken())
+    return reply(send_body(caller, server, body).result())
 
 
 def send_body(caller: Caller, server: State, body: bytes) -> JointBatch:
@@ -79,10 +79,10 @@ def get_events(_who: Reader, server: Server, query: Annotated[EventQuery, Query(
     with server.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         rows = event_page(connection, window, query.limit + 1, newest, server.clock())
     items, following = page_of(rows, query.limit, newest, "time")
-    return listing([_shown(row) for row in items], following)
+    return listing([_item(row) for row in items], following)
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _item(row: dict[str, Any]) -> dict[str, Any]:
     if row["file"] is None:
         del row["file"]
     return with_meaning(row)

@@ -67,10 +67,10 @@ def get_hints(_who: Reader, server: Server, query: Annotated[HintQuery, Query()]
     mark = (cursor.time, cursor.id) if cursor else None
     states = None if query.state is None else OPEN_STATES if query.state == "open" else (query.state,)
     with server.engine.connect() as connection:
-        node = query.node and server.names.asked(query.node)
+        node = query.node and server.names.node_of(query.node)
         rows = hint_page(connection, states, node, mark, query.limit + 1)
         items, following = page_of(rows, query.limit, newest=True, time="created")
-        items = _shown(server, connection, items)
+        items = _items(server, connection, items)
     return listing(items, following)
 
 
@@ -81,7 +81,7 @@ def _changes(server: State, query: HintQuery, since: str) -> Response:
         moment = time_of(since)
         after = seq_before(connection, moment) if moment is not None else decode_seq(since)
         page = changed_hints(connection, after or 0, query.limit)
-        items = _shown(server, connection, [hint.to_row() for hint in page.hints])
+        items = _items(server, connection, [hint.to_row() for hint in page.hints])
     return listing(items, PageCursor(NO_TIME, str(page.seq)).encode())
 
 
@@ -102,7 +102,7 @@ def approve_hint(who: Approver, server: Server, hint: HintId) -> Response:
         with writing(server.engine).begin() as connection:
             check_own_hint(connection, who, hint)
             approved = approve(connection, hint, server.clock(), _approver(who, server), server.settings.policy)
-            return reply(_shown(server, connection, [approved.to_row()])[0])
+            return reply(_items(server, connection, [approved.to_row()])[0])
     except RequestRefusedError as error:
         raise _problem(error) from error
 
@@ -119,7 +119,7 @@ def withdraw_hint(who: Approver, server: Server, hint: HintId) -> Response:
         with writing(server.engine).begin() as connection:
             check_own_hint(connection, who, hint)
             withdrawn = withdraw(connection, hint, server.clock(), who.name)
-            return reply(_shown(server, connection, [withdrawn.to_row()])[0])
+            return reply(_items(server, connection, [withdrawn.to_row()])[0])
     except RequestRefusedError as error:
         raise _problem(error) from error
 
@@ -131,7 +131,7 @@ def _approver(who: Caller, server: State) -> HintApprover:
     return HintApprover(who.name, None if server.settings.people is not None else f"token:{who.name}")
 
 
-def _shown(server: State, connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _items(server: State, connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows with what schedulers hold, what came of them, and the approvals of those that need two people."""
     rule = server.settings.policy.approval
     came = judged_as(connection, {row["id"]: document_of(row, "evidence").get("control") is True for row in rows})

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.answers.node_states import with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
-from api.answers.reply import listing, reply, said
+from api.answers.reply import listing, reply, thread_json
 from api.edge.auth import Reader
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
@@ -52,7 +52,7 @@ def get_incidents(_who: Reader, server: Server, query: Annotated[IncidentQuery, 
         page, following = page_of(rows, query.limit, newest, "start")
         items = with_indices(connection, page)
         lives = lives_of(connection, [incident_subject(row) for row in items], server.clock())
-    return listing([_shown(row, lives[row["id"]][0]) for row in items], following)
+    return listing([_item(row, lives[row["id"]][0]) for row in items], following)
 
 
 @router.get(
@@ -74,9 +74,9 @@ def get_incident(_who: Reader, server: Server, incident: IncidentId) -> Response
         causes = verdicts_between(connection, row["start"] - _EARLIER, row["end"] + _LATER, row["node"])
         (whole,) = with_indices(connection, with_devices([{name: row[name] for name in (*INCIDENT_COLUMNS, "heads")}]))
     named = sorted((one for one in causes if row["id"] in one.incident_ids()), key=lambda one: -one.probability)
-    shown = _shown(whole, life)
-    return reply(shown | {"thread": said(thread), "verdicts": [one.id for one in named]})
+    shown = _item(whole, life)
+    return reply(shown | {"thread": thread_json(thread), "verdicts": [one.id for one in named]})
 
 
-def _shown(row: dict[str, Any], life: IncidentLife) -> dict[str, Any]:
+def _item(row: dict[str, Any], life: IncidentLife) -> dict[str, Any]:
     return with_meaning(row | {"nodes": row["nodes"] or [], "life": asdict(life)})

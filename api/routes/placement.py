@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
-from api.answers.node_states import HORIZONS_H, heard, present
+from api.answers.node_states import HORIZONS_H, last_heard, present
 from api.answers.reply import reply
 from api.edge.admission import read_slot
 from api.edge.auth import Caller, Reader, requires
@@ -95,7 +95,7 @@ def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: Pla
     policy, now = server.settings.policy, server.clock()
     with server.engine.connect() as connection:
         fleet = present(connection, server.settings, now)
-        if heard(connection, server.settings, now)[1]:  # our reporting is broken: a scheduler still needs nodes
+        if last_heard(connection, server.settings, now)[1]:  # our reporting is broken: a scheduler still needs nodes
             fleet = replace(fleet, silent_before=None)
         places = server.schedulable.read(connection, fleet, names)
         weeks = server.schedulable.scores.read(connection, WEEK_H, fleet.scored[WEEK_H])
@@ -116,7 +116,7 @@ def _answer(server: State, names: Sequence[str] | None, need: JobNeed, form: Pla
         "jobs_known": None if names is not None else busy is not None,
         "unknown": [] if names is None else sorted(set(names).difference(place.node for place in places)),
     }
-    shown = _shown(places, found, form.limit)
+    shown = _nodes_to_describe(places, found, form.limit)
     nodes = [_node(place, limits, found.avoid.get(place.node), weeks) for place in shown]
     return reply(head | _lists(found) | {"nodes": nodes})
 
@@ -131,7 +131,9 @@ def _left_alone(connection: sa.Connection, policy: Policy, names: Sequence[str],
     return alone.union(node for node in names if out.match(node))
 
 
-def _shown(places: Sequence[SchedulableNode], found: PlacementAdvice, limit: int) -> Sequence[SchedulableNode]:
+def _nodes_to_describe(
+    places: Sequence[SchedulableNode], found: PlacementAdvice, limit: int
+) -> Sequence[SchedulableNode]:
     """The nodes that the answer tells of: those to avoid come before those to prefer."""
     if len(places) <= limit:
         return places

@@ -45,11 +45,11 @@ def get_runs(_who: Reader, server: Server, query: Annotated[RunQuery, Query()]) 
         found = runs_after(connection, after, query.limit + 1, server.clock())
         kept = found[: query.limit]
         states = newest_states(connection, [run for run, _ledger in kept])
-        items = [_shown(run, ledger, states.get(run)) for run, ledger in kept]
+        items = [_item(run, ledger, states.get(run)) for run, ledger in kept]
     return listing(items, PageCursor(NO_TIME, kept[-1][0]).encode() if len(found) > query.limit else None)
 
 
-def _shown(run: str, ledger: StoredLedger | None, state: str | None) -> dict[str, Any]:
+def _item(run: str, ledger: StoredLedger | None, state: str | None) -> dict[str, Any]:
     account: Mapping[str, Any] = {} if ledger is None else account_of(ledger)
     stops = account.get("interruptions")
     return {

@@ -39,10 +39,10 @@ def get_sidecars(_who: Reader, server: Server, query: Annotated[SidecarQuery, Qu
         rows = sidecar_page(connection, server.wall(), query.state, after, query.limit + 1)
     kept = rows[: query.limit]
     following = PageCursor(NO_TIME, kept[-1]["node"]).encode() if len(rows) > query.limit else None
-    return listing([_shown(row) for row in kept], following)
+    return listing([_item(row) for row in kept], following)
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _item(row: dict[str, Any]) -> dict[str, Any]:
     return {
         name: row[name]
         for name in ("node", "received", "time", "version", "started", "unbroken_since", "state", "report")

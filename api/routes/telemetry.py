@@ -52,7 +52,7 @@ def post_telemetry(caller: Ingester, server: Server, body: Body) -> Response:
 
     `devices` holds of each device and measure its minimum, maximum, mean, last value, and how often it changed.
     """
-    return reply(send_body(caller, server, body).taken())
+    return reply(send_body(caller, server, body).result())
 
 
 def send_body(caller: Caller, server: State, body: bytes) -> JointBatch:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from starlette.types import Receive, Scope, Send
 
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
-from api.answers.reply import dump, listing, reply, said
+from api.answers.reply import dump, listing, reply, thread_json
 from api.edge.auth import Approver, Reader
 from api.edge.openapi import PREFIX, answer
 from api.edge.problem import Problem
@@ -92,7 +92,7 @@ def get_verdicts(_who: Reader, server: Server, query: Annotated[VerdictQuery, Qu
         ranks = standing_ranks(connection)
         lives = lives_of(connection, [verdict_subject(one.verdict) for one in found], server.clock())
     price = server.settings.gpu_hour_price
-    shown = [with_money(_shown(one, ranks), price) | {"life": lives[one.verdict.id][0]} for one in found]
+    shown = [with_money(_item(one, ranks), price) | {"life": lives[one.verdict.id][0]} for one in found]
     items, following = page_of(shown, query.limit, newest, "since")
     return listing(items, following)
 
@@ -139,8 +139,8 @@ def get_verdict(_who: Reader, server: Server, verdict: VerdictId) -> Response:
         changes = revisions_of(connection, verdict)
         ranks = standing_ranks(connection)
         life, thread = lives_of(connection, [verdict_subject(found.verdict)], server.clock())[verdict]
-    people = {"life": life, "thread": said(thread)}
-    told = with_money(_shown(found, ranks), server.settings.gpu_hour_price)
+    people = {"life": life, "thread": thread_json(thread)}
+    told = with_money(_item(found, ranks), server.settings.gpu_hour_price)
     return reply(told | {"revisions": [_revision(one) for one in changes]} | people)
 
 
@@ -198,7 +198,7 @@ def _as_of_now(connection: sa.Connection, found: Sequence[StoredVerdict], server
     return [replace(one, verdict=verdict) for one, verdict in zip(found, held, strict=True)]
 
 
-def _shown(found: StoredVerdict, ranks: dict[str, int]) -> dict[str, Any]:
+def _item(found: StoredVerdict, ranks: dict[str, int]) -> dict[str, Any]:
     times = {"opened": found.opened, "changed": found.changed, "ended": found.ended, "why": found.why}
     return verdict_object(found.verdict, ranks.get(found.verdict.id, 0)) | times
 

@@ -32,7 +32,7 @@ class InventoryNames:
         self._mark: int | None = None
         self.now = KnownNames()
 
-    def asked(self, text: str) -> str:
+    def node_of(self, text: str) -> str:
         """The name of the node that a question means, by any of its names; what is no name is asked for as it is."""
         try:
             return self.now.canonical(text)

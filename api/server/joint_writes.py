@@ -95,10 +95,10 @@ class JointWrites(Generic[T, R]):
                     if not self._waiting:
                         self._writers -= 1
                         return
-                parts = self._taken()
+                parts = self._next_parts()
             self._write(parts)
 
-    def _taken(self) -> list[_WriteRequest[T, R]]:
+    def _next_parts(self) -> list[_WriteRequest[T, R]]:
         """The oldest of those that wait, as many as a transaction holds."""
         taken: list[_WriteRequest[T, R]] = []
         count = 0

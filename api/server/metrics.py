@@ -64,7 +64,7 @@ class Siblings:
         found: dict[str, Metric] = {}
         for number in range(self.count):
             own = number == self.number
-            families = list(registry.collect()) if own else self._asked(number)
+            families = list(registry.collect()) if own else self._answer_of(number)
             up.add_metric([str(number)], float(families is not None))
             for family in families or ():
                 joined = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
@@ -76,7 +76,7 @@ class Siblings:
     def _path(self, number: int) -> Path:
         return self.folder / f"{number}.sock"
 
-    def _asked(self, number: int) -> list[Metric] | None:
+    def _answer_of(self, number: int) -> list[Metric] | None:
         """What another process tells; None where it does not."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:

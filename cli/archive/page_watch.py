@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from collectors.telemetry.device_watch import DeviceWatch
-from store.records.event import Event
+from store.records.event import Event, from_us
 from store.records.telemetry import Sample
 from store.telemetry.pages import DevicePlace, PageTable
-from store.telemetry.rollups import group_starts, moment_of
+from store.telemetry.rollups import group_starts
 from store.telemetry.telemetry_file import TelemetryFile, sample_of
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -246,7 +246,7 @@ class PageWatch:
                     following = int(wanted[at]) if at < len(wanted) else end
                     place = place + 1 if node in self._unsettled else following
                     continue
-                moment = moment_of(int(looks.time_us[place]))
+                moment = from_us(int(looks.time_us[place]))
                 page = self._page(pages, looks.page[place], (node, int(looks.time_us[place])))
                 yield from watch.add(page, moment, is_page=False)
                 given[place] = True

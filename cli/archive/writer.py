@@ -18,11 +18,11 @@ from store.database.connections import writing
 from store.database.partitions import ensure_days
 from store.events.append import IngestedFile, append_events, append_nodes, note_ingested
 from store.nodes.topology import append_topology
-from store.records.event import Event
+from store.records.event import Event, from_us
 from store.records.outage import SHIPPED_REASONS, OutageReasons
 from store.tables import schema
 from store.telemetry.hours import insert_rollups
-from store.telemetry.rollups import DeviceHistory, RollupTable, moment_of
+from store.telemetry.rollups import DeviceHistory, RollupTable
 from store.telemetry.telemetry_file import TelemetryFile
 
 _DAY_US = 86_400_000_000
@@ -100,7 +100,7 @@ class Writer:
 
     def _new_events(self) -> tuple[Event, ...]:
         """The events of pages that no file to come can change, but for those of files that were taken before."""
-        known_us = moment_of(self.new_from_us)
+        known_us = from_us(self.new_from_us)
         found = self._watch.events_until(self._until_us())
         return tuple(event for event in found if event.time is None or event.time >= known_us)
 
@@ -161,7 +161,7 @@ def _days(events: Iterable[Event], telemetry: TelemetryFile | None) -> set[datet
     """A moment of each day of which there are records."""
     days = {event.time.date(): event.time for event in events if event.time is not None}
     if telemetry is not None:
-        moments = map(moment_of, {us // _DAY_US * _DAY_US for us in telemetry.rollups.time_us.tolist()})
+        moments = map(from_us, {us // _DAY_US * _DAY_US for us in telemetry.rollups.time_us.tolist()})
         days |= {moment.date(): moment for moment in moments}
     return set(days.values())
 
@@ -179,5 +179,5 @@ def _counted(connection: sa.Connection, query: sa.Select[int], tally: IngestTall
 def _rows_between(rollups: RollupTable) -> sa.Select[int]:
     """How many roll-ups there are in the time that a file spans."""
     time = schema.telemetry.c.time
-    first, last = moment_of(int(rollups.time_us.min())), moment_of(int(rollups.time_us.max()))
+    first, last = from_us(int(rollups.time_us.min())), from_us(int(rollups.time_us.max()))
     return sa.select(sa.func.count()).select_from(schema.telemetry).where(time >= first, time <= last)

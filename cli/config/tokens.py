@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from api.edge.auth import hash_token
 from api.server.settings import SCOPE_GROUPS, SCOPES, Token, expand_scopes
 from cli.config.fill import check_keys, listed, mapping
 from cli.console.errors import Failure
 from cli.console.files import secret_file
 from schedulers.policy.settings import Policy
+from store.nodes.tokens import digest_of
 from store.records.event import RecordError
 from store.records.hostlist import EVERY_NODE, NodePattern
 
@@ -38,7 +38,7 @@ _WORDS = (  # noqa: SIM905  # a list literal would have a line for each
     "qwerty qwertz asdf iloveyou xxx xxxx xxxxxxxx todo TODO fixme insecure local localhost gpu cluster slurm "
     "node nodes prometheus grafana alertmanager kubernetes nvidia monitor monitoring"
 ).split()
-_REFUSED = {hash_token(word + end): word for word in ("", *_WORDS) for end in ("", "\n")} | dict.fromkeys(
+_REFUSED = {digest_of(word + end): word for word in ("", *_WORDS) for end in ("", "\n")} | dict.fromkeys(
     ("0" * 64, "f" * 64), "a placeholder"
 )
 
@@ -119,7 +119,7 @@ def _environment_token(environ: Mapping[str, str]) -> list[Token]:
     pattern = environ.get("FORESHOCK_TOKEN_NODE") or None
     nodes = _nodes(pattern, "FORESHOCK_TOKEN_NODE")
     scopes = frozenset(SCOPES) - {"on_behalf"}
-    return [Token("environment", hash_token(text), scopes, nodes, names_nodes=pattern is not None)]
+    return [Token("environment", digest_of(text), scopes, nodes, names_nodes=pattern is not None)]
 
 
 def check_mode(policy: Policy, tokens: Sequence[Token], place: str) -> None:

@@ -30,14 +30,13 @@ from store.database.known_nodes import known_names
 from store.database.partitions import ensure_days
 from store.events.append import append_events
 from store.nodes.known_names import KnownNames
-from store.records.event import Event, format_time
+from store.records.event import EPOCH, Event, format_time, from_us, to_us
 from store.tables import schema
 from store.telemetry.histories import HistoryGap, HistoryStretch, missing, note_stretch, read_stretches
 from store.telemetry.hours import insert_rollups
-from store.telemetry.rollups import DeviceHistory, moment_of
+from store.telemetry.rollups import DeviceHistory
 from store.telemetry.telemetry_file import TelemetryFile, summarise
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
 HOUR = timedelta(hours=1)
 
@@ -203,13 +202,13 @@ def whole_hours(since: datetime, until: datetime, now: datetime) -> tuple[dateti
 
 
 def _floored(moment: datetime) -> datetime:
-    return _EPOCH + (moment - _EPOCH) // HOUR * HOUR
+    return EPOCH + (moment - EPOCH) // HOUR * HOUR
 
 
 def _days(events: list[Event], file: TelemetryFile) -> set[datetime]:
     """A moment of each day of which there are records."""
     days = {event.time.date(): event.time for event in events if event.time is not None}
-    moments = map(moment_of, {us // _DAY_US * _DAY_US for us in file.rollups.time_us.tolist()})
+    moments = map(from_us, {us // _DAY_US * _DAY_US for us in file.rollups.time_us.tolist()})
     days |= {moment.date(): moment for moment in moments}
     return set(days.values())
 
@@ -219,8 +218,8 @@ def _seconds(length: timedelta) -> int:
 
 
 def _milliseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return to_us(moment) // 1000
 
 
 def _moment(time_ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=time_ms)
+    return from_us(time_ms * 1000)

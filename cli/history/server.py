@@ -114,14 +114,12 @@ class SeriesSamples:
 
 @dataclass(slots=True)
 class HistoryServer:
-    """One server. `warnings` are what it said of its own answers; `tries` counts questions that were repeated."""
+    """One server. `warnings` are what it said of its own answers."""
 
     access: HistoryAccess
     sleep: Callable[[float], None] = time.sleep
     waits_s: Sequence[float] = WAITS_S
     warnings: dict[str, int] = field(default_factory=dict)
-    tries: int = 0
-    bytes_read: int = 0
 
     def first_contact(self) -> None:
         """See that it is there, lets us in, and is a Prometheus.
@@ -196,7 +194,6 @@ class HistoryServer:
         reason = ""
         for wait_s in (0.0, *self.waits_s):
             if wait_s:
-                self.tries += 1
                 self.sleep(wait_s)
             try:
                 return self._once(path, parameters, get)
@@ -232,7 +229,6 @@ class HistoryServer:
             if any(words in error.msg for words in _TOO_MUCH) or error.code == 413:
                 raise LimitError(error.msg) from error
             raise
-        self.bytes_read += len(text)
         found = msgspec.json.decode(text.replace(b',"+Inf"]', b',"Inf"]'), type=_AnswerJson)
         if found.status != "success":
             raise ValueError(found.error or f"status {found.status!r}")

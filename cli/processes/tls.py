@@ -27,10 +27,9 @@ _log = logging.getLogger("foreshock.tls")
 class ServerTls(ssl.SSLContext):
     """The context of a listening socket: it takes each new connection with the newest certificate.
 
-    `problem` says why the files as they are now are not in force; None while they are. `renewals` and `errors` count.
+    `problem` says why the files as they are now are not in force; None while they are. `errors` counts.
     """
 
-    renewals = 0
     errors = 0
     problem: str | None = None
 
@@ -77,7 +76,6 @@ class ServerTls(ssl.SSLContext):
             _log.error("the certificate of before stays in force: %s", error.message)
             return
         self.problem = None
-        self.renewals += 1
         _log.warning("%s: the certificate was renewed", self.settings.certificate)
 
 

@@ -84,14 +84,14 @@ class ReplayTape:
             pq.write_table(before, archive / "telemetry" / f"{NODE}-{name}.parquet", compression="zstd")
 
 
-def read_tape(start: datetime, folder: Path = _FOLDER) -> ReplayTape:
-    """The tape of a folder, moved so that its fault begins `BEFORE_FAULT` after a replay's start."""
+def read_tape(start: datetime) -> ReplayTape:
+    """The tape, moved so that its fault begins `BEFORE_FAULT` after a replay's start."""
     # By whole steps, as the sampling was.
     begins = datetime.fromtimestamp(start.timestamp() // STEP.total_seconds() * STEP.total_seconds(), UTC)
     shift = begins + BEFORE_FAULT - QUIET_UNTIL - STEP
-    with (folder / "nodes.csv").open(encoding="utf-8", newline="") as file:
+    with (_FOLDER / "nodes.csv").open(encoding="utf-8", newline="") as file:
         about = next(csv.DictReader(file))
-    gpus, host = (_moved(pq.read_table(folder / f"{name}.parquet"), shift) for name in ("gpu", "host"))
+    gpus, host = (_moved(pq.read_table(_FOLDER / f"{name}.parquet"), shift) for name in ("gpu", "host"))
     found: dict[datetime, tuple[list[Row], dict[str, Any]]] = defaultdict(lambda: ([], {}))
     for row in _rows(gpus):
         found[row["time"]][0].append(row)

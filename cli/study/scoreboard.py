@@ -104,9 +104,9 @@ class Scoreboard:
     lines_none: int = 0
 
 
-def make_scoreboard(folder: Path, lines: Path | None = None, detectors: Path = FOLDER) -> Scoreboard:
+def make_scoreboard(folder: Path, lines: Path | None = None) -> Scoreboard:
     """Judge every detector on the tapes of a folder, and on a file of lines where it is there."""
-    tapes, tickets, known = read_tapes(folder), read_tickets(folder), read_detectors(detectors)
+    tapes, tickets, known = read_tapes(folder), read_tickets(folder), read_detectors(FOLDER)
     ours = our_holds(folder, tapes)
     scores = [
         judge_tapes(OURS, "Foreshock: holds by the policy's defaults", ours.holds, tapes, tickets),
@@ -178,9 +178,9 @@ def poisson_interval(count: int) -> tuple[float, float]:
 # The lines.
 
 
-def first_steps(folder: Path = FOLDER) -> dict[int, str]:
+def first_steps() -> dict[int, str]:
     """The immediate action of NVIDIA's catalogue, by Xid."""
-    text = (folder / "nvidia_first_steps.csv").read_text(encoding="utf-8")
+    text = (FOLDER / "nvidia_first_steps.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return {int(row["code"]): row["action"] for row in rows}
 

@@ -190,7 +190,7 @@ class Shipper:
         answer = self._client.post(_PATHS[queue], items)
         self._metrics.request_s.labels(queue).observe(time.monotonic() - began)
         if 200 <= answer.status < 300:
-            self._taken(queue, items, answer)
+            self._settle(queue, items, answer)
         elif answer.status not in _BAD:
             raise DeliveryRefusedError(answer)
         elif len(items) > 1:
@@ -198,7 +198,7 @@ class Shipper:
         else:
             self._park(queue, items[0], f"HTTP {answer.status}: {answer.text}")
 
-    def _taken(self, queue: Queue, items: Sequence[Any], answer: ServerAnswer) -> None:
+    def _settle(self, queue: Queue, items: Sequence[Any], answer: ServerAnswer) -> None:
         refused, unnamed = _refused(answer.body, len(items))
         if unnamed and len(items) > 1:  # the answer names only the first of many: ask again in halves
             self._halves(queue, items)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -113,14 +112,6 @@ class Transport:
         self._connection: HTTPConnection | None = None
         self._tls: tuple[object, ssl.SSLContext] | None = None
 
-    def __enter__(self) -> "Transport":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def post(self, path: str, items: Sequence[Any] | Mapping[str, Any]) -> ServerAnswer:
         """Send items as a JSON array (an object as it is). Never raises: a server that is away is an answer too."""
         if self._refusal is not None:
@@ -179,7 +170,7 @@ class Transport:
                 raise HTTPException("the answer broke off")
             return ServerAnswer(
                 response.status,
-                _told(content),
+                _detail(content),
                 content,
                 retry_after_s(response.getheader("Retry-After"), datetime.now(UTC)),
             )
@@ -206,7 +197,7 @@ class Transport:
         return self._tls[1]
 
 
-def _told(content: bytes) -> str:
+def _detail(content: bytes) -> str:
     """What an answer says: the `detail` of a problem (RFC 9457), else how it begins."""
     try:
         return str(orjson.loads(content)["detail"])[:300]
@@ -278,14 +269,6 @@ class Servers:
         """`urls` in any order: http(s)://, or nats:// (tls://) where a queue stands in front of the server."""
         self._addresses = [_ServerAddress(make_client(url, access)) for url in in_order(urls, node)]
         self._clock = clock
-
-    def __enter__(self) -> "Servers":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def post(self, path: str, items: Sequence[Any] | Mapping[str, Any]) -> ServerAnswer:
         """Send items to the first address that takes or refuses them; the last one's answer where all are away."""

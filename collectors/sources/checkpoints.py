@@ -287,7 +287,7 @@ class CheckpointsCollector(IntervalLooks):
         for place in places:
             time_s, reported = _mtime_s(place), self._reported.get(place)
             if reported is not None and reported.whole and reported.time_s == time_s:
-                entries.append(_kept(place, reported))
+                entries.append(_entry_of(place, reported))
                 continue
             found, skipped = scan.read(place)
             if place not in scan.left:
@@ -399,7 +399,7 @@ def _mtime_s(place: str) -> float:
         return 0.0
 
 
-def _kept(place: str, reported: _SaveReport) -> CheckpointEntry:
+def _entry_of(place: str, reported: _SaveReport) -> CheckpointEntry:
     """What stands for a save that was reported as whole: others are compared with its size."""
     path = f"{place}/kept" if _is_dir(place) else place
     return CheckpointEntry(path, reported.end_s, reported.size)

@@ -12,7 +12,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from collectors.collector import CollectorTurn, Position, SourceError, SourceSet
 from collectors.decoder import Decoder, boot_ended, overrun
 from parsers.registry import make_parser
 from parsers.text.parser import Context, clean
-from store.records.event import Event
+from store.records.event import EPOCH, Event
 
 # When a kernel record was written: its stamp counts from boot, on a clock of its own. Pure; its state is plain JSON.
 #
@@ -96,7 +95,7 @@ class BootClock:
         self._adopt(next_record, self._boots_us[-1] + step_us)
         return True
 
-    def heard(self, record: int, stamp_us: int, now: ClockReading) -> bool:
+    def hear(self, record: int, stamp_us: int, now: ClockReading) -> bool:
         """A record that was read as it was written: whether the estimate changed from it on."""
         boot_us = now.wall_us - stamp_us
         if abs(boot_us - self._boots_us[-1]) <= BOUND_US:
@@ -122,7 +121,6 @@ _TURN_RECORDS = 1000
 # The parser is asked for what it holds back after so long a silence: lines of one fault come together.
 _QUIET_S = 0.05
 # Stamps are handed to the parser as Unix time: a boot at 0.
-_EPOCH = datetime.fromtimestamp(0, UTC)
 _DENIED = (
     "may not read /dev/kmsg: run the sidecar as root or give it CAP_SYSLOG and the device "
     "(systemd: AmbientCapabilities=CAP_SYSLOG, DeviceAllow=/dev/kmsg r), or use --source journal"
@@ -224,7 +222,7 @@ class KmsgCollector:
         self._state = RingState.restored(boot, position, ClockReading.now())
         if position is not None and position.get("boot") != boot:
             self._unread(position["boot"], position["seq"])
-        context = Context(node=self._node, boot_time=_EPOCH, trust="kernel")
+        context = Context(node=self._node, boot_time=EPOCH, trust="kernel")
         self._decoder: Decoder = Decoder(
             make_parser("kernel", context, self._rules), lambda line: f"kmsg:{boot}:{line - 1}"
         )
@@ -302,7 +300,7 @@ class KmsgCollector:
 
     def _check_clock(self, record: KmsgRecord, waited: bool) -> None:
         now, clock = ClockReading.now(), self._state.clock
-        if clock.look(record.seq, now) or (waited and clock.heard(record.seq, record.stamp_us, now)):
+        if clock.look(record.seq, now) or (waited and clock.hear(record.seq, record.stamp_us, now)):
             _LOG.warning("kmsg: the clock was set, or runs off the kernel's: records are dated anew from here on")
 
     def _collected(self, lines: int) -> CollectorTurn:

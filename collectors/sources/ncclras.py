@@ -51,12 +51,12 @@ class NcclrasCollector:
         self._timeout_s = settings.timeout_s or min(_TIMEOUT_S, self._interval_s)
         self.wake = Wake()
         self._due = 0.0
-        self._parser = self._made()
+        self._parser = self._make_parser()
 
     def open(self, _position: Position | None) -> None:
         """The first question is at once."""
         self._due = time.monotonic()
-        self._parser = self._made()
+        self._parser = self._make_parser()
 
     def collect(self, wait_s: float) -> CollectorTurn:
         """One question, when it is due within `wait_s`."""
@@ -66,7 +66,7 @@ class NcclrasCollector:
         try:
             text = self._answer()
         except ConnectionRefusedError:
-            self._parser = self._made()  # the next job's counts begin anew
+            self._parser = self._make_parser()  # the next job's counts begin anew
             return CollectorTurn()
         except (OSError, ParseError):
             return CollectorTurn(errors=1)
@@ -83,7 +83,7 @@ class NcclrasCollector:
     def close(self) -> None:
         """Nothing is held open between questions."""
 
-    def _made(self) -> Parser:
+    def _make_parser(self) -> Parser:
         return make_parser("ncclras", Context(node=self._node, run=self._run, trust="user"))
 
     def _numbered(self, events: list[Event], now: datetime) -> Iterator[Event]:

@@ -175,7 +175,7 @@ class RedfishCollector:
             self._asked.discard(answer.controller)
             lines, errors = lines + len(answer.states), errors + answer.errors + (answer.why is not None)
             if self._controllers.get(answer.controller.node) is answer.controller:
-                events += self._told(answer, datetime.now(UTC))
+                events += self._report(answer, datetime.now(UTC))
         return CollectorTurn(tuple(events), position=self._position() if events else None, lines=lines, errors=errors)
 
     def close(self) -> None:
@@ -283,7 +283,7 @@ class RedfishCollector:
             with suppress(OSError):
                 os.eventfd_write(self._ready, 1)
 
-    def _told(self, answer: _Answer, now: datetime) -> Iterator[Event]:
+    def _report(self, answer: _Answer, now: datetime) -> Iterator[Event]:
         one = answer.controller
         one.until, one.connection = None, None
         one.failures = 0 if answer.why is None else one.failures + 1

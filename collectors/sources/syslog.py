@@ -71,7 +71,7 @@ class Frames:
         if self._skip:
             gone = min(self._skip, len(self._rest))
             self._skip -= gone
-            return self._taken(gone, b"") if gone else None
+            return self._cut(gone, b"") if gone else None
         if not self._is_cut:
             if known := _LENGTH.match(self._rest):
                 return self._counted(int(known[1]), known.end())
@@ -86,7 +86,7 @@ class Frames:
         if length > MAX_LINE:
             self.cut += 1
             self._skip = length - MAX_LINE
-        return self._taken(end, bytes(self._rest[begin:end]))
+        return self._cut(end, bytes(self._rest[begin:end]))
 
     def _ended(self) -> bytes | None:
         end = _END.search(self._rest, self._looked)
@@ -94,16 +94,16 @@ class Frames:
             message = b"" if self._is_cut else bytes(self._rest[: min(end.start(), MAX_LINE)])
             self.cut += len(message) < end.start() and not self._is_cut
             self._is_cut = False
-            return self._taken(end.end(), message)
+            return self._cut(end.end(), message)
         self._looked = len(self._rest)
         if len(self._rest) <= MAX_LINE:
             return None
         message = b"" if self._is_cut else bytes(self._rest[:MAX_LINE])
         self.cut += not self._is_cut
         self._is_cut = True
-        return self._taken(len(self._rest), message)
+        return self._cut(len(self._rest), message)
 
-    def _taken(self, count: int, message: bytes) -> bytes:
+    def _cut(self, count: int, message: bytes) -> bytes:
         del self._rest[:count]
         self._looked = 0
         return message

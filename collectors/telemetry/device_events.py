@@ -111,7 +111,7 @@ def xid_changed(code: int, before: datetime | None, *, first: bool) -> Finding |
     )
 
 
-def meant(kind: str, message: str, variant: str = "", **attributes: Attribute) -> Finding:
+def finding_of(kind: str, message: str, variant: str = "", **attributes: Attribute) -> Finding:
     """A finding that the table of kinds judges, of the whole node."""
     known = kind_meanings()[kind, variant]
     return Finding(

@@ -90,9 +90,9 @@ class DeviceWatch:
         for sample in _ordered(samples):
             present[sample.node].add(key_of(sample))
             self._node(sample.node).begin(sample.time)
-            events += self._taken(sample)
+            events += self._take(sample)
         for node in sorted(nodes):
-            events += self._judged(node, moment, present[node], is_page)
+            events += self._judge(node, moment, present[node], is_page)
         return events + list(self._gone_from_page(nodes, moment))
 
     def follow(self, samples: Iterable[Sample], look: Callable[[], None] = lambda: None) -> list[Event]:
@@ -107,7 +107,7 @@ class DeviceWatch:
             if node.time_s is not None and sample.time.timestamp() > node.time_s:
                 events += self._closed(sample.node)
             node.begin(sample.time)
-            events += self._taken(sample)
+            events += self._take(sample)
         return events
 
     def news(self, sample: Sample) -> Sample | None:
@@ -150,14 +150,14 @@ class DeviceWatch:
         if not state.is_open or state.time_s is None:
             return []
         present = {one.key() for one in self._of_node.get(node, ()) if one.here.last_s == state.time_s}
-        return list(self._judged(node, datetime.fromtimestamp(state.time_s, UTC), present))
+        return list(self._judge(node, datetime.fromtimestamp(state.time_s, UTC), present))
 
     def _nodes_back(self, nodes: set[str], moment: datetime) -> Iterator[Event]:
         for node in sorted(nodes & self._silent.keys()):
             if self._silent.pop(node) >= MISSES:
                 yield exporter_event(node, moment, "exporter_up", "The exporter answers again.", self._origin)
 
-    def _taken(self, sample: Sample) -> Iterator[Event]:
+    def _take(self, sample: Sample) -> Iterator[Event]:
         """What one sample tells of its device."""
         key = key_of(sample)
         one = self._devices.get(key)
@@ -170,7 +170,7 @@ class DeviceWatch:
             return
         node = self._nodes[sample.node]
         parents = self._parents(sample)
-        for finding in self._found(one, sample, node):
+        for finding in self._findings(one, sample, node):
             if finding.counter is None or not parents:
                 note_fault(one, finding, sample.time)
                 yield self._event(one, sample.time, finding)
@@ -186,7 +186,7 @@ class DeviceWatch:
             whole = whole.rpartition("/")[0]
             self._wholes.add((one.node, whole))
 
-    def _found(self, one: DeviceState, sample: Sample, node: NodeWatch) -> Iterator[Finding]:
+    def _findings(self, one: DeviceState, sample: Sample, node: NodeWatch) -> Iterator[Finding]:
         time_s = sample.time.timestamp()
         values = {name: value for name, value in sample.values.items() if isfinite(value) and value not in BLANKS}
         before_s, fresh = one.here.last_s, one.begin(time_s)
@@ -220,7 +220,7 @@ class DeviceWatch:
             if name not in rose and (told := limit.due(time_s)) and (known := counter(name, sample.type)):
                 yield rise(name, known, told)
 
-    def _judged(
+    def _judge(
         self, node: str, moment: datetime, present: set[tuple[object, ...]], is_page: bool = False
     ) -> Iterator[Event]:
         """What a moment of a node lacks, now that it is over. `is_page`: all of it reports at one pace."""

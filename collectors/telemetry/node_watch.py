@@ -8,7 +8,7 @@ clock; node_exporter's `node_boot_time_seconds`; ipmi_exporter's `ipmi_up`.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from collectors.telemetry.device_events import Finding, meant
+from collectors.telemetry.device_events import Finding, finding_of
 from collectors.telemetry.device_state import NAME_SHARED, DeviceState, NodeWatch
 from collectors.telemetry.presence import Presence
 from store.records.telemetry import Sample
@@ -42,7 +42,7 @@ def node_changes(
         return
     looked_s = one.last.get(NODE_TIME)
     if looked_s is not None and NODE_TIME in values and boot_s < looked_s - DRIFT_S:
-        yield meant("clock_jump", f"The node's clock was set forward by {_length(boot_s - known_s)}.")
+        yield finding_of("clock_jump", f"The node's clock was set forward by {_length(boot_s - known_s)}.")
         return
     time_s = sample.time.timestamp()
     node.rebooted_s = time_s
@@ -61,7 +61,7 @@ def booted(node: str, boot_s: float, silent_s: float | None = None, ended: tuple
     message = f"The node was booted {at}".rstrip()
     message += f", after {_length(silent_s)} without telemetry" if silent_s else ""
     message += f"; it ends the fault of Xid {ended[0]} that stood since {ended[1]}" if ended else ""
-    return meant(
+    return finding_of(
         "node_reboot",
         f"{message}.",
         "seen",
@@ -81,13 +81,13 @@ def _went_back(one: DeviceState, boot_s: float, time_s: float) -> Iterator[Findi
     if one.fell(BOOT_TIME, time_s) or one.is_no_counter(BOOT_TIME, time_s):
         yield from name_shared(one, time_s)
     elif before_s is not None:
-        yield meant("clock_jump", f"The node's clock was set back by {_length(before_s - boot_s)}.")
+        yield finding_of("clock_jump", f"The node's clock was set back by {_length(before_s - boot_s)}.")
 
 
 def name_shared(one: DeviceState, time_s: float) -> Iterator[Finding]:
     """Two machines report under one name: told at a bounded rate."""
     if one.limit(NAME_SHARED).add(1.0, time_s):
-        yield meant("name_shared", "")
+        yield finding_of("name_shared", "")
 
 
 def _ended(devices: Sequence[DeviceState], time_s: float) -> tuple[int, str] | None:
@@ -119,7 +119,7 @@ def streams_gone(
         stream = state.streams.setdefault(source, Presence())
         stream.together = len(alive) > 1
         if stream.report(time_s) and not state.is_silent:
-            yield meant("exporter_up", "The exporter reports of this node again."), source
+            yield finding_of("exporter_up", "The exporter reports of this node again."), source
     silent = [source for source in sorted(state.streams) if source not in alive]
     new = [source for source in silent if state.streams[source].lack(time_s, is_page)]
     state.silenced = set(new)
@@ -128,7 +128,7 @@ def streams_gone(
     speaking = {source for source, stream in state.streams.items() if not stream.gone}
     if state.is_silent and speaking - {_BMC}:
         state.is_silent = False
-        yield meant("node_returned", ""), min(speaking - {_BMC})
+        yield finding_of("node_returned", ""), min(speaking - {_BMC})
     elif new and speaking == {_BMC} and not state.is_silent:
         state.is_silent = True
         yield _node_silent(devices), _BMC
@@ -147,17 +147,17 @@ def _node_silent(devices: Sequence[DeviceState]) -> Finding:
     message += "" if fault is None else f"; Xid {fault[0]} stands since {fault[1]}"
     power_state = words.removeprefix("its power is ") or None
     name = next(one.node for one in devices)
-    return meant("node_silent", f"{message}.", name=name, devices=gpus or None, power=power_state, **follows)
+    return finding_of("node_silent", f"{message}.", name=name, devices=gpus or None, power=power_state, **follows)
 
 
 def _exporter_gone(source: str, devices: Sequence[DeviceState], state: NodeWatch) -> Finding:
     if source == _BMC:
-        return meant("bmc_silent", "")
+        return finding_of("bmc_silent", "")
     gpus = [one for one in devices if one.source == source and one.is_accelerator()]
     of_gpus = f" None of its {len(gpus)} GPUs is reported." if gpus else ""
     variant = "reboot" if state.rebooted_now() else ""
     message = f"The exporter {source} of this node is silent while others go on.{of_gpus}"
-    return meant("exporter_down", message, variant, devices=len(gpus) or None)
+    return finding_of("exporter_down", message, variant, devices=len(gpus) or None)
 
 
 def _length(seconds: float) -> str:

@@ -181,7 +181,7 @@ class Rings:
         levels: dict[str, dict[str, float]] = {}
         for (device, measure), value in seconds.items():
             levels.setdefault(device, {})[measure] = value
-        return over + self._told(began), levels
+        return over + self._farthest(began), levels
 
     def _idle(self, key: tuple[str, str], level: _UsualLevel) -> list[Shift]:
         """A window without a value: after four of them nothing is known of the device any more."""
@@ -195,7 +195,7 @@ class Rings:
         told, level.told = level.told, False
         return [shift] if told else []
 
-    def _told(self, began: Iterable[tuple[float, Shift]]) -> list[Shift]:
+    def _farthest(self, began: Iterable[tuple[float, Shift]]) -> list[Shift]:
         """The farthest of each measure, with the number of those that shifted with it."""
         found: list[Shift] = []
         by_measure = sorted(began, key=lambda pair: (pair[1].measure, -pair[0]))

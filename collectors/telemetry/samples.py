@@ -4,7 +4,7 @@ sampled = Sampled(origin, rollup_interval_s, state)     # looks at everything, o
 events, rollups = sampled.take(samples, now)
 sampled.state()
 
-followed = NodeSamples(origin, state)                  # samples in any cut, some of them twice: what others send
+followed = NodeSamples(origin, most_devices, state)    # samples in any cut, some of them twice: what others send
 events, rollups = followed.take(samples, now)
 followed.state()
 """
@@ -81,7 +81,7 @@ class NodeSamples:
             what is known of their device, of a moment at which it was not taken. Both are left out.
     """
 
-    def __init__(self, origin: str, state: Mapping[str, Any] | None = None, most_devices: int | None = None) -> None:
+    def __init__(self, origin: str, most_devices: int, state: Mapping[str, Any] | None = None) -> None:
         saved = state or {}
         self._origin = origin
         self._hours = NodeHours(saved.get("hours"))
@@ -128,7 +128,7 @@ class NodeSamples:
             look()
             key = key_of(sample)
             if key not in places:
-                if self._most_devices is not None and len(places) >= self._most_devices:
+                if len(places) >= self._most_devices:
                     self.beyond += len(sample.values)
                     continue
                 places[key] = len(places)

@@ -2,7 +2,7 @@
 
 graph = read_graph(connection)                 # as it is cabled now
 graph = read_graph(connection, at=moment)      # as it was cabled then
-graph_version(connection)                      # another one than before: read it again
+topology_version(connection)                   # of the store; another one than before: read it again
 
 graphs = GraphHistory(connection)                # of many moments, one after the other
 graphs.at(moment)
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.graph_builder import TopologyRecords, build_graph
-from store.nodes.topology import read_cables, read_groups, read_names, topology_version
+from store.nodes.topology import read_cables, read_groups, read_names
 from store.tables import schema, topology_tables
 
 
@@ -39,11 +39,6 @@ def read_graph(connection: sa.Connection, at: datetime | None = None) -> DeviceG
     finally:
         if was_on:
             gc.enable()
-
-
-def graph_version(connection: sa.Connection) -> tuple[int, int]:
-    """What changes whenever the graph does; as cheap to ask for as a row."""
-    return topology_version(connection)
 
 
 _SINCE = (schema.links, topology_tables.former_links, topology_tables.device_names, topology_tables.node_groups)

@@ -17,8 +17,8 @@ import orjson
 
 from diagnosis.incidents.later_signs import shown_by, with_signs_joined
 from diagnosis.incidents.maintenance import TOGETHER_GAP, is_head_of_many, is_of_many, of_many
-from diagnosis.incidents.root import LINK_FAULTS, IncidentHead, badness, domain_part, head_of, kind_key, root
-from store.records.event import NAMING, Device, Event, event_id
+from diagnosis.incidents.root import LINK_FAULTS, IncidentHead, badness, domain_part, head_of, root
+from store.records.event import NAMING, Device, Event, event_id, kind_key
 from store.records.event_sources import NO_FAULT
 from store.records.incident import Incident
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol, Self, TypeVar
 
-from diagnosis.incidents.root import IncidentHead, kind_key, root
+from diagnosis.incidents.root import IncidentHead, root
+from store.records.event import kind_key
 
 # How far a clock may be off, and the gap of a node's incident.
 _SLACK = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeGuard
 
-from store.records.event import SEVERITIES, Action, Attribute, Cause, Device, Event, Severity
+from store.records.event import SEVERITIES, Action, Attribute, Cause, Device, Event, Severity, kind_key
 from store.records.event_sources import DETECTORS
 
 # Xids that only report what another fault led to: channels torn down, a channel reset, a changed recovery action.
@@ -137,11 +137,6 @@ def domain_part(event: Event) -> str:
     if event.code in LINK_FAULTS or event.code in DOWNSTREAM or caused_by in LINK_FAULTS or caused_by in DOWNSTREAM:
         return "nvlink"
     return "reports" if event.code in REPORTS and caused_by is None else ""
-
-
-def kind_key(kind: str, code: int | None) -> str:
-    """How an incident counts a kind of event: `xid:79`, `link_down`."""
-    return kind if code is None else f"{kind}:{code}"
 
 
 def plain(key: str) -> str:

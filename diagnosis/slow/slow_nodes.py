@@ -246,7 +246,7 @@ def watch_nodes(connection: sa.Connection, now: datetime, *, shifted_alone: bool
     if shifted_alone and not shifts:
         return []
     found: list[Event] = []
-    told = _told(connection, now)
+    told = _last_reports(connection, now)
     looked_at: set[str] = set()
     standing: set[tuple[str, str]] = set()
     for _job, run, nodes in running_jobs(connection, now):
@@ -411,7 +411,7 @@ def _reading(node: str, device: str, measure: str, figures: _Figures | None) -> 
     return DeviceReading(node, device, rose, rose if changes >= 2 else 0.0)
 
 
-def _told(connection: sa.Connection, now: datetime) -> dict[tuple[str, str], Event]:
+def _last_reports(connection: sa.Connection, now: datetime) -> dict[tuple[str, str], Event]:
     """Of each node and run what was told last, where it is not over."""
     query = sa.select(_EVENTS).where(_EVENTS.c.kind == KIND, _EVENTS.c.time > now - _TOLD, _EVENTS.c.time <= now)
     newest: dict[tuple[str, str], Event] = {}

@@ -266,7 +266,7 @@ class _Reading:
             self._pairs[switch][at] = far
             self._pairs[far][far_at] = switch
         self._explain(changes)
-        return self._told(changes)
+        return self._follow(changes)
 
     def _with_reasons(self, changes: Sequence[_Change]) -> Sequence[_Change]:
         """The same, where what was lost with the way to it is put down to that way."""
@@ -310,7 +310,7 @@ class _Reading:
                 elif change.word == "twice":
                     twice.add(change.place)
 
-    def _told(self, changes: Sequence[_Change]) -> _States:
+    def _follow(self, changes: Sequence[_Change]) -> _States:
         """Go through what the changes say of links, in order."""
         said: list[_Said] = list(self._falls)
         for switch, at, far, far_at in list(self._paired(_SAME)):

@@ -35,7 +35,7 @@ class EndFinder:
 
     def of(self, verdict: Verdict) -> str | None:
         """Why it is over; None where it is not."""
-        seen = self.seen(verdict)
+        seen = self.symptoms_of(verdict)
         cured = [one.cured for one in seen if one.cured is not None]
         if seen and len(cured) == len(seen) and self._now - max(cured) >= CURED_FOR:
             return f"cured: all that it rests on is well since {format_time(max(cured))}"
@@ -50,10 +50,10 @@ class EndFinder:
 
     def is_cured(self, verdict: Verdict) -> bool:
         """Whether all that it rests on is well again, if only for a moment."""
-        seen = self.seen(verdict)
+        seen = self.symptoms_of(verdict)
         return bool(seen) and all(one.cured is not None for one in seen)
 
-    def seen(self, verdict: Verdict) -> Sequence[Symptom]:
+    def symptoms_of(self, verdict: Verdict) -> Sequence[Symptom]:
         """The symptoms that it rests on, as far as they are still held."""
         found: dict[int, Symptom] = {}
         for evidence in verdict.evidence_for:

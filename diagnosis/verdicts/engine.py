@@ -95,7 +95,6 @@ class EngineTurn:
     changes: Sequence[VerdictChange] = ()
     oldest: datetime | None = None
     more: bool = False
-    damaged: int = 0
 
 
 Owe = Callable[[sa.Connection, Sequence[VerdictChange], datetime], None]
@@ -173,7 +172,6 @@ class VerdictEngine:
             changes=changes,
             oldest=min((batch.received for batch in taken), default=None),
             more=events >= MOST_EVENTS // 2,
-            damaged=sum(batch.error is not None for batch in taken),
         )
 
     @property
@@ -245,7 +243,7 @@ class VerdictEngine:
         stakes = memory.around.stakes(now)
         found = explain(memory.around.scene(part, now), most=MOST_AROUND, reach=memory.reach)
         return [
-            with_stake(_reported(replace(one, probability=one.probability / factor), ends.seen(one)), stakes)
+            with_stake(_reported(replace(one, probability=one.probability / factor), ends.symptoms_of(one)), stakes)
             for one in found
             if one.probability >= LEAST_STANDING
             for factor in (2.0 if ends.is_cured(one) else 1.0,)

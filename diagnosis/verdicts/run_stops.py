@@ -78,10 +78,10 @@ def _explained(connection: sa.Connection, jobs: Iterable[Job], now: datetime) ->
         verdicts = explain(scene, reach=reach)
         if verdicts:
             first = with_stake(verdicts[0], read_stakes(connection, scene.jobs, end))
-            yield StopVerdict(job.run, end, now, _known(connection, first, end))
+            yield StopVerdict(job.run, end, now, _under_stored_id(connection, first, end))
 
 
-def _known(connection: sa.Connection, first: Verdict, end: datetime) -> Verdict:
+def _under_stored_id(connection: sa.Connection, first: Verdict, end: datetime) -> Verdict:
     """The verdict under the id of the stored one that names the same cause of that time."""
     same = [
         one

@@ -13,11 +13,12 @@ import sqlalchemy as sa
 
 from diagnosis.causes.scene import REACH, Scene, SceneJob, scene_job
 from diagnosis.graph.device_graph import DeviceGraph
-from diagnosis.graph.stored_graph import graph_version, read_graph
+from diagnosis.graph.stored_graph import read_graph
 from diagnosis.hangs.placement import RankPlacements, placements_of
 from diagnosis.symptoms.symptom import Symptom
 from diagnosis.verdicts.stake import StakeTable, gpus_of_nodes, newest_saves, recent_jobs, stake_table
 from store.nodes.inventory import read_outages
+from store.nodes.topology import topology_version
 from store.records.outage import Outage
 
 # The devices are read again when they have changed, for at most a fiftieth of the time, and not at each turn: all that
@@ -64,7 +65,7 @@ class Surroundings:
         return self._refresh_graph(connection)
 
     def _refresh_graph(self, connection: sa.Connection) -> bool:
-        version, began = graph_version(connection), self.monotonic()
+        version, began = topology_version(connection), self.monotonic()
         if version == self._version or began < self._again:
             return False
         least_s = 0.0 if self._version is None else _GRAPH_LEAST_S  # what follows on a start is told at once

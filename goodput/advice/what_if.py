@@ -246,7 +246,7 @@ def _work_kept(
     begins, ends = np.concatenate(([0.0], odds)), np.concatenate((odds, [1.0]))
     stopped, moved = np.concatenate(([0.0], back_s)), np.concatenate(([0.0], np.full(len(odds), move_s)))
 
-    def kept(begin_s: Floats) -> Floats:
+    def work_kept(begin_s: Floats) -> Floats:
         """Work kept of each stretch: all where a move ends it, half a period less where a failure does."""
         up = np.maximum(0.0, gaps - pauses - begin_s)
         cut = np.maximum(0.0, (up - write) / (interval + stall) - 0.5)
@@ -254,7 +254,7 @@ def _work_kept(
         work: Floats = interval * (ends * whole + (1 - ends) * cut)
         return work
 
-    work: Floats = history.kept_share * ((1 - begins) * kept(stopped) + begins * kept(moved))
+    work: Floats = history.kept_share * ((1 - begins) * work_kept(stopped) + begins * work_kept(moved))
     return work, gaps
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from goodput.ledger import Ledger
 from goodput.timeline import DAY_MS, HOUR_MS, Segment, from_ms
 from goodput.wall_time.attempts import FAULT_CAUSES, FAULT_SEVERITIES, Interruption, InterruptionCulprit
-from store.records.event import format_time
+from store.records.event import format_time, kind_key
 from store.runs.losses import (
     KEY_COLUMNS,
     IncidentNear,
@@ -64,7 +64,7 @@ def _loss(
     seen = () if node is None else near[_around(node, time)]
     incident, head = (None, None) if culprit is None else _incident(culprit, time, seen)
     leaf, driver = where.get(node or "", (None, None))
-    code = None if culprit is None else code_of(culprit.kind, culprit.code)
+    code = None if culprit is None else kind_key(culprit.kind, culprit.code)
     return Loss(
         run=ledger.run,
         number=number,
@@ -91,20 +91,15 @@ def _incident(
 ) -> tuple[str | None, str | None]:
     """The id and the code of the incident that an interruption belongs to: the one that holds its event, else the
     gravest, and of equals the nearest, of those `near` that its node had then."""
-    own = code_of(culprit.kind, culprit.code)
+    own = kind_key(culprit.kind, culprit.code)
     for ident, start, end, kind, code, _severity, _cause, kinds in near:
         if own in kinds and start <= time + _SAME and end >= time - _SAME:
-            return ident, code_of(kind, code)
+            return ident, kind_key(kind, code)
     if culprit.kind not in _WORDLESS:
         return None, None
     grave = [one for one in near if one[5] in FAULT_SEVERITIES and one[6] in FAULT_CAUSES]
     best = min(grave, key=lambda one: (one[5] != "fatal", abs(one[1] - time), one[0]), default=None)
-    return (None, None) if best is None else (best[0], code_of(best[3], best[4]))
-
-
-def code_of(kind: str, code: int | None) -> str:
-    """What happened, as incidents count it: `kind`, or `kind:code`."""
-    return kind if code is None else f"{kind}:{code}"
+    return (None, None) if best is None else (best[0], kind_key(best[3], best[4]))
 
 
 def device_of(culprit: InterruptionCulprit) -> str:

@@ -132,11 +132,11 @@ def mean_draws(rows: Floats, dice: np.random.Generator) -> Floats:
     return drawn
 
 
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """The interval of a mean; None of fewer than two values: nobody knows how they vary."""
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of a mean; None of fewer than two values: nobody knows how they vary."""
     if len(values) < 2:
         return None
-    return within(mean_draws(np.asarray(values, dtype=np.float64)[:, None], generator())[:, 0], confidence)
+    return within(mean_draws(np.asarray(values, dtype=np.float64)[:, None], generator())[:, 0])
 
 
 def within(draws: Floats, confidence: float = 0.95) -> tuple[float, float]:

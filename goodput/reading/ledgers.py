@@ -30,20 +30,12 @@ class NoRecordsError(LookupError):
     """What was asked for is not in the store; the message says what is missing and the remedy."""
 
 
-def read_ledgers(
-    connection: sa.Connection,
-    run: str | None = None,
-    until: datetime | None = None,
-    machines: NodeInventory | None = None,
-) -> list[Ledger]:
-    """The ledger of each run (or of one) as of `until`, by run name; none where no such run is known.
-
-    `machines` as it was read before, by a caller that comes for many runs.
-    """
+def read_ledgers(connection: sa.Connection, run: str | None = None, until: datetime | None = None) -> list[Ledger]:
+    """The ledger of each run (or of one) as of `until`, by run name; none where no such run is known."""
     wanted = run_names(connection) if run is None else [run] if is_run(connection, run) else []
     if not wanted:
         return []
-    machines = machines or read_inventory(connection)
+    machines = read_inventory(connection)
     if until is None:
         return [ledger for part in parts(wanted) for ledger in _accounts(connection, part, machines)]
     until_ms = to_ms(until)

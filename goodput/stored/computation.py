@@ -45,23 +45,19 @@ class ComputedLedger:
     log: RunLog
 
 
-def compute(
-    connection: sa.Connection, run: str, now: datetime, machines: NodeInventory | None = None
-) -> StoredLedger | None:
+def compute(connection: sa.Connection, run: str, now: datetime) -> StoredLedger | None:
     """The ledger of a run from all that is stored of it; None for a run that is not known."""
-    made = make(connection, run, now, machines)
+    made = make(connection, run, now)
     return None if made is None else made.ledger
 
 
-def make(
-    connection: sa.Connection, run: str, now: datetime, machines: NodeInventory | None = None, anew: bool = False
-) -> ComputedLedger | None:
+def make(connection: sa.Connection, run: str, now: datetime, anew: bool = False) -> ComputedLedger | None:
     """The ledger of a run from its folded log and what came in since, as `keep` stores it; None for an unknown run.
 
     Args:
         anew: read the whole log.
     """
-    return make_all(connection, [run], now, machines, {run} if anew else ()).get(run)
+    return make_all(connection, [run], now, anew={run} if anew else ()).get(run)
 
 
 def make_all(

@@ -148,7 +148,7 @@ def _failed_task(window_ms: tuple[int, int], evidence: BlameEvidence) -> Interru
 SURE = 0.5
 
 
-def judged(cut: Interruption, verdict: Verdict | None) -> Interruption:
+def with_verdict(cut: Interruption, verdict: Verdict | None) -> Interruption:
     """An interruption with the culprit that the verdict on its stop names: diagnosis found it from all that is known.
 
     What the run's own records say stands where there is no verdict, or it is that the cause is not known.
@@ -205,7 +205,7 @@ class AttemptPainter:
             stopped = end if fault is None or fault.time is None else to_ms(fault.time)
             self._bad_end(timeline, painter, attempt, (stopped, end), _is_the_fault(fault))
             cause, culprit = blame(attempt, fault, window, self.evidence)
-            cut = judged(Interruption(stopped, cause, culprit, 0, 0), self.evidence.verdicts.get(end))
+            cut = with_verdict(Interruption(stopped, cause, culprit, 0, 0), self.evidence.verdicts.get(end))
         else:
             self._good_end(timeline, painter, attempt, end)
         resumed, loaded = _resumed(attempt, painter.progress)

@@ -114,10 +114,10 @@ def _begun(jobs: Sequence[Job], until_ms: int | None) -> list[RunAttempt]:
 def _from_job(job: Job, until_ms: int | None) -> RunAttempt | None:
     """A job as it was known at a moment; None if nothing was known of it then."""
 
-    def seen(moment_ms: int | None) -> int | None:
+    def by_now(moment_ms: int | None) -> int | None:
         return None if moment_ms is None or (until_ms is not None and moment_ms > until_ms) else moment_ms
 
-    submit, start, end = (seen(None if t is None else to_ms(t)) for t in (job.submit, job.start, job.end))
+    submit, start, end = (by_now(None if t is None else to_ms(t)) for t in (job.submit, job.start, job.end))
     if submit is None and start is None:
         return None
     word = job.state.split()[0].upper() if job.state.split() else "UNKNOWN"

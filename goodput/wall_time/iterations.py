@@ -76,7 +76,7 @@ class IterationPainter:
         elif line.kind == "checkpoint_save":
             self._ended(line)
         if line.background:
-            self._kept(line)
+            self._keep(line)
             return
         if finished and line.kind == "checkpoint_save":  # its start line
             self.pending = [stall for stall in self.pending if stall.finished]
@@ -89,7 +89,7 @@ class IterationPainter:
         elif self.begun_saves and (line.iteration is None or not line.background):
             self.begun_saves.popitem()
 
-    def _kept(self, line: TrainingLine) -> None:
+    def _keep(self, line: TrainingLine) -> None:
         """A save in the background is done: it keeps what had ended when it was begun."""
         kept = self.progress.end_of(line.iteration or 0)
         if kept is None:

@@ -320,7 +320,7 @@ def gpus_of(attempt: RunAttempt, gpus: Mapping[str, int]) -> int | None:
     return None if attempt.node_count is None or len(sizes) != 1 else attempt.node_count * sizes.pop()
 
 
-def held(
+def held_gpus(
     walked: Sequence[PaintedAttempt], wall: Sequence[WallPiece], gpus: Mapping[str, int]
 ) -> tuple[tuple[Segment, int], ...] | None:
     """Each stretch of time with the GPUs that were held or waited for; None where an attempt's size is unknown."""

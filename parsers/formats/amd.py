@@ -12,11 +12,10 @@ takes the container's id for the host's name: then the context's host is the bet
 import re
 from functools import partial
 
-from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
+from parsers.text.device_page import Exporter, PageParser, SeriesDevice
 from parsers.text.exposition import Point
 from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device, canonical_pci
-from store.records.telemetry import Sample
 
 # All ones of 32 and 64 bits, and the driver's bogus count of corrected errors (0xFFFF0).
 ABSENT = frozenset({float(2**32 - 1), float(2**31 - 1), float(2**64 - 1), 1048560.0})
@@ -64,15 +63,6 @@ EXPORTER = Exporter(
     value=_value,
     optional_prefix="amd_",
 )
-
-
-def samples(text: str, context: Context) -> list[Sample]:
-    """The GPUs' samples of a whole page; broken lines are left out. Lines without a time take `context.until`.
-
-    Raises:
-        ParseError: a sample bears no time, or no host, and the context names none.
-    """
-    return samples_of_lines((EXPORTER,), text, context)
 
 
 FORMAT = Format(

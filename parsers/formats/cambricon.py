@@ -10,11 +10,10 @@ Link counters keep their link in the name. -1 is "not there". MLU370 has no clus
 import re
 from functools import partial
 
-from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
+from parsers.text.device_page import Exporter, PageParser, SeriesDevice
 from parsers.text.exposition import Point
 from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device
-from store.records.telemetry import Sample
 
 # Where 0 is no measurement.
 _NEVER_ZERO = frozenset({"mlu_cluster_temperature", "mlu_chip_temperature", "mlu_memory_temperature"})
@@ -37,15 +36,6 @@ def _value(point: Point) -> float | None:
 
 
 EXPORTER = Exporter(source="cambricon", prefixes=("mlu_",), place=_place, value=_value)
-
-
-def samples(text: str, context: Context) -> list[Sample]:
-    """The MLUs' samples of a whole page; broken lines are left out. Lines without a time take `context.until`.
-
-    Raises:
-        ParseError: a sample bears no time, or no host, and the context names none.
-    """
-    return samples_of_lines((EXPORTER,), text, context)
 
 
 FORMAT = Format(

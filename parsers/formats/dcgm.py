@@ -13,11 +13,10 @@ A page that is cut short gives what was whole.
 import re
 from functools import lru_cache, partial
 
-from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
+from parsers.text.device_page import Exporter, PageParser, SeriesDevice
 from parsers.text.exposition import Point
 from parsers.text.parser import Context, Format
 from store.records.event import Device, canonical_pci
-from store.records.telemetry import Sample
 
 # Source: DCGM's dcgm_structs.h (Apache-2.0): blank, not found, not supported, not permissioned; as floats,
 # since an exposition's values are floats.
@@ -65,15 +64,6 @@ def _value(point: Point) -> float | None:
 
 
 EXPORTER = Exporter(source="dcgm", prefixes=("DCGM_FI_", "DCGM_EXP_XID_ERRORS_COUNT"), place=_place, value=_value)
-
-
-def samples(text: str, context: Context) -> list[Sample]:
-    """The GPUs' samples of a whole page; broken lines are left out. Lines without a time take `context.until`.
-
-    Raises:
-        ParseError: a sample bears no time, or no host, and the context names none.
-    """
-    return samples_of_lines((EXPORTER,), text, context)
 
 
 FORMAT = Format(

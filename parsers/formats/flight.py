@@ -15,20 +15,19 @@ otherwise. Dumps before version 2.4 have no `pg_status`: the entries tell. How a
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from parsers.dumps.flight_dump import MOST_GROUPS
 from parsers.text.documents import Document, DocumentParser
 from parsers.text.parser import Context, Format, ParseError
-from store.records.event import Attribute, Event
+from store.records.event import Attribute, Event, from_us
 from store.runs.rank_set import ranks_of, text_of_ranks
 
 # The rank at the end of a file's name.
 _RANK = re.compile(r"(?:^|[^0-9])(?P<rank>\d{1,7})(?:\.[a-z]\w{0,7})*$", re.ASCII)
 _LISTED = re.compile(r"\d{1,8}", re.ASCII)
 _POINT = re.compile(r"(?P<what>send|recv) (?P<own>\d{1,7})(?:->|<-)(?P<other>\d{1,7})", re.ASCII)
-_EPOCH = datetime.fromtimestamp(0, UTC)
 # Operations between two ranks that wait, of one dump.
 _MOST_POINTS = 64
 _MOST_RANKS_TEXT = 1_000_000
@@ -218,7 +217,7 @@ def _time(entry: Mapping[str, Any]) -> datetime | None:
     created = _number(entry.get("time_created_ns"))
     if created is None or not 0 < created < 253_402_300_000 * 10**9:
         return None
-    return _EPOCH + timedelta(microseconds=created // 1000)
+    return from_us(created // 1000)
 
 
 FORMAT = Format(

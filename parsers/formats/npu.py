@@ -12,11 +12,10 @@ The page does not name its host. Other releases call the labels `npuID`, `modelN
 import re
 from functools import partial
 
-from parsers.text.device_page import Exporter, PageParser, SeriesDevice, samples_of_lines
+from parsers.text.device_page import Exporter, PageParser, SeriesDevice
 from parsers.text.exposition import Point
 from parsers.text.parser import Context, Format
 from store.records.event import Attribute, Device, canonical_pci
-from store.records.telemetry import Sample
 
 # Source: mind-cluster's devmanager constants (Apache-2.0): RetError, UnRetError, FailedValue.
 FAILED = frozenset({-1.0, float(2**32 - 1), float(2**64 - 1)})
@@ -50,15 +49,6 @@ def _value(point: Point) -> float | None:
 
 
 EXPORTER = Exporter(source="npu", prefixes=("npu_chip_",), place=_place, value=_value, apart_s=_SCRAPE_S)
-
-
-def samples(text: str, context: Context) -> list[Sample]:
-    """The NPUs' samples of a whole page; broken lines are left out. The context names the host.
-
-    Raises:
-        ParseError: a sample bears no time, or no host, and the context names none.
-    """
-    return samples_of_lines((EXPORTER,), text, context)
 
 
 FORMAT = Format(

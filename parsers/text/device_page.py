@@ -13,13 +13,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 
 from parsers.text.exposition import Point, read_point
 from parsers.text.parser import Context, FormatSigns, ParseError
 from parsers.text.stamp import Stamps
 from store.records.event import Attribute, Device, Event
 from store.records.fault_catalog import with_kind_meaning
-from store.records.telemetry import ACCELERATORS, Sample
+from store.records.telemetry import Sample
 from store.telemetry.measures import Metric, find_metric
 
 # More devices than one page can hold: a broken page must not eat the memory.
@@ -62,7 +63,7 @@ class Exporter:
         source: its format's name, and its name in the table of metrics.
         prefixes: what its metrics' names begin with.
         place: where a series belongs; None for one of no device.
-        value: a series' value; None where the exporter's number says that there is none.
+        value: a series' value, by default as it stands; None where the exporter's number says that there is none.
         optional_prefix: stands before its names in some versions, and is not in the table.
         apart_s: times of one device that lie apart by no more are one scrape.
     """
@@ -70,7 +71,7 @@ class Exporter:
     source: str
     prefixes: tuple[str, ...]
     place: Callable[[Point, Context], SeriesDevice | None]
-    value: Callable[[Point], float | None]
+    value: Callable[[Point], float | None] = attrgetter("value")
     optional_prefix: str = ""
     apart_s: float = 0.0
 
@@ -269,20 +270,13 @@ def _metric(exporter: Exporter, name: str) -> Metric | None:
     return find_metric(exporter.source, bare) or find_metric(f"{exporter.source}_exporter", bare)
 
 
-def samples_of_lines(exporters: Iterable[Exporter], text: str, context: Context) -> list[Sample]:
-    """The accelerators' samples of a whole page; broken lines are left out. Lines without a time take `context.until`.
+def device_samples(exporters: Iterable[Exporter], text: str, context: Context) -> list[Sample]:
+    """The samples of every device of a whole page; broken lines are left out.
+
+    Lines without a time take `context.until`.
 
     Raises:
         ParseError: a sample bears no time, or no host, and the context names none.
-    """
-    return [sample for sample in device_samples(exporters, text, context) if sample.type in ACCELERATORS]
-
-
-def device_samples(exporters: Iterable[Exporter], text: str, context: Context) -> list[Sample]:
-    """The samples of every device of a whole page, as `samples_of_lines` gives the accelerators'.
-
-    Raises:
-        ParseError: as there.
     """
     gatherings = [ScrapeGroups(exporter, context) for exporter in exporters]
     done: list[tuple[DeviceScrape, str]] = []
@@ -302,7 +296,7 @@ def samples_of_points(exporter: Exporter, points: Iterable[Point], context: Cont
     """The samples of every device of which some points tell, those of one moment one after the other.
 
     Raises:
-        ParseError: as of `samples_of_lines`, or there are too many devices.
+        ParseError: as of `device_samples`, or there are too many devices.
     """
     gathering = ScrapeGroups(exporter, context)
     done = [scraped for number, point in enumerate(points, start=1) for scraped in gathering.take(point, number)]

@@ -47,26 +47,10 @@ class FormatSigns:
     most: int = 2**31
 
 
-def any_of(literals: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that finds whether a text holds one of the literals.
+def holds_any(literals: Iterable[str]) -> re.Pattern[str]:
+    """A pattern that finds whether a text holds one of the literals, not where.
 
     It branches letter by letter: an alternation of two hundred literals would try each at each place, six times slower.
-    """
-    tree: _Tree = {}
-    for literal in sorted(set(literals), key=len):
-        node = tree
-        for letter in literal:
-            if "" in node:  # a shorter literal ends here: that is enough
-                break
-            node = node.setdefault(letter, {})
-        else:
-            node[""] = {}
-    return re.compile(_branches(tree) if tree else NEVER)
-
-
-def holds_any(literals: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that finds whether a text holds one of the literals, not where: of quiet logs several times faster.
-
     A search tries every place with a letter that a literal begins with, and together they begin with nearly all. So it
     looks for each from its rarest letter on, and then whether the rest stands before that.
     """

@@ -1,13 +1,12 @@
 """What a policy would have asked over stored history: decided anew at each moment, its own hints in memory. No writes.
 
-    lived = replay_policy(connection, ask_by(policy), policy, Span(since, until))
+    [lived] = replay_side_by_side(connection, [Contender(ask_by(policy))], policy, ReplaySpan(since, until))
     lived.episodes                        # who was asked what, from when to when, and why
 
-Any function from `Inputs` to a `Decision` can be lived through (`schedulers/backtest/replay.py`), several side by side
-for
-one reading of the facts; the jobs' hints too, where a `Contender` names the policy that makes them. Every hint is
-carried out at once, as in mode `act`; a person approves nothing, and resets the breaker after a day. What is not kept
-cannot be asked of: when a node was silent, who was in the control group, how grave an incident was before it was over.
+Any function from `Inputs` to a `Decision` can be lived through, several side by side for one reading of the facts; the
+jobs' hints too, where a `Contender` names the policy that makes them. Every hint is carried out at once, as in mode
+`act`; a person approves nothing, and resets the breaker after a day. What is not kept cannot be asked of: when a node
+was silent, who was in the control group, how grave an incident was before it was over.
 """
 
 import hashlib
@@ -112,18 +111,6 @@ def ask_by(policy: Policy) -> DecisionRule:
 def acting(policy: Policy) -> Policy:
     """A policy as though all that it asks were carried out: in mode `act`, by nobody stopped."""
     return replace(policy, mode="act", stop="none", stop_file=None)
-
-
-def replay_policy(
-    connection: sa.Connection,
-    ask: DecisionRule,
-    policy: Policy,
-    span: ReplaySpan,
-    on_step: Callable[[int, int], None] | None = None,
-) -> ReplayResult:
-    """Live through a span with one way to decide on nodes, and nothing for jobs: see `replay_side_by_side`."""
-    (lived,) = replay_side_by_side(connection, [Contender(ask)], policy, span, on_step=on_step)
-    return lived
 
 
 def replay_side_by_side(

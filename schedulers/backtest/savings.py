@@ -196,7 +196,7 @@ class _SavingsLedger:
     def saved_by_checkpoint(self, loss: Loss, job: JobPlacement) -> float:
         """GPU-hours of work that a checkpoint would have kept which was asked of the job and done in time."""
         save = timedelta(seconds=self._costs.save_s)
-        begun = [one.since for one in self._asked(job, ("checkpoint",)) if one.since + save <= loss.time]
+        begun = [one.since for one in self._requests(job, ("checkpoint",)) if one.since + save <= loss.time]
         if not begun:
             return 0.0
         still_lost_ms = (loss.time - max(begun) - save) / timedelta(milliseconds=1)
@@ -204,13 +204,13 @@ class _SavingsLedger:
 
     def saved_by_move(self, loss: Loss, job: JobPlacement) -> float:
         """GPU-hours between the first swap or requeue that was asked after the fault and the end of the job."""
-        begun = [one.since for one in self._asked(job, _MOVES) if one.since >= loss.time - _BEFORE]
+        begun = [one.since for one in self._requests(job, _MOVES) if one.since >= loss.time - _BEFORE]
         if not begun or job.end is None:
             return 0.0
         earlier_ms = (job.end - max(min(begun), loss.time)) / timedelta(milliseconds=1)
         return _gpu_h(loss, min(max(0.0, earlier_ms), float(loss.restart_ms)))
 
-    def _asked(self, job: JobPlacement, actions: Sequence[str]) -> Iterator[Episode]:
+    def _requests(self, job: JobPlacement, actions: Sequence[str]) -> Iterator[Episode]:
         return (one for one in self._job_hints.get(job, ()) if one.action in actions)
 
     def kept_gpu_h(self, actions: Sequence[str]) -> float:

@@ -55,7 +55,6 @@ class Kubernetes:
         self._identity = settings.identity or socket.gethostname()
         self._lock = Lock()
         self._link: ClusterConnection | None = None
-        self._workless: set[tuple[str, str | None]] = set()  # held nodes that were seen without work, by hint
         self._pool = ThreadPoolExecutor(settings.at_once, thread_name_prefix=f"kubernetes-{settings.name}")
 
     @property
@@ -80,26 +79,17 @@ class Kubernetes:
         return None
 
     def observe(self) -> Sequence[Hold]:
-        """Every node; of those that we keep from work, whether pods still run there.
+        """Every node.
 
         Raises:
             SchedulerAwayError: the cluster cannot be asked, or does not let us.
         """
         try:
-            link = self._connect()
-            nodes = link.mirror.nodes()
-            marks = ((node.name, read_marks(node, self._settings)) for node in nodes)
-            held = {(name, found.hint) for name, found in marks if found.action in ("cordon", "drain")}
-            # Nothing new is placed on a held node: one that was seen empty stays so, and is not asked about again.
-            self._workless &= held
-            unknown = sorted(held - self._workless, key=str)
-            is_busy = list(self._pool.map(lambda one: self._is_busy(link, one[0]), unknown))
-            busy = {name for (name, _hint), works in zip(unknown, is_busy, strict=True) if works}
-            self._workless |= {one for one in unknown if one[0] not in busy}
+            nodes = self._connect().mirror.nodes()
         except (ApiError, SchedulerAwayError) as error:
             self._disconnect()  # what has been rotated meanwhile, certificates say, is read anew
             raise SchedulerAwayError(_remedy(error)) from error
-        return [read_hold(node, self._settings, node.name in busy) for node in nodes]
+        return [read_hold(node, self._settings) for node in nodes]
 
     def carry_out(self, orders: Sequence[Order]) -> Sequence[OrderReport]:
         """Bring each node where it is to be; all of them at a time, as far as the operator allows.
@@ -115,7 +105,11 @@ class Kubernetes:
         Raises:
             SchedulerAwayError: as above.
         """
-        return self._each(orders, lambda order: order.job, lambda link, order: ask_job(link, self._settings, order))
+        return self._each(
+            orders,
+            lambda order: order.job,
+            lambda link, order: ask_job(link.client, link.notices, self._settings, order),
+        )
 
     def close(self) -> None:
         """Give the lease back, and follow the cluster no more."""
@@ -243,13 +237,6 @@ class Kubernetes:
         node = link.client.get(f"{NODES}/{name}", KubernetesNode)
         link.mirror.put(node)
         return node
-
-    def _is_busy(self, link: ClusterConnection, node: str) -> bool:
-        try:
-            return any(pod.is_work for pod in pods_of_node(link.client, node))
-        except ApiError as error:
-            log.warning("%s: whether pods run on %s is not known, so it counts as busy: %s", self.name, node, error)
-            return True
 
 
 def _message(order: Order) -> str:

@@ -227,7 +227,7 @@ def opted_out(labels: Mapping[str, str] | None, settings: KubernetesSettings) ->
     return (labels or {}).get(f"{settings.domain}/opt-out", "").lower() == "true"
 
 
-def read_hold(node: KubernetesNode, settings: KubernetesSettings, is_busy: bool = False) -> Hold:
+def read_hold(node: KubernetesNode, settings: KubernetesSettings) -> Hold:
     """A node as the reconciler wants to be told of it."""
     marks = read_marks(node, settings)
     ready = node.condition("Ready")
@@ -241,7 +241,6 @@ def read_hold(node: KubernetesNode, settings: KubernetesSettings, is_busy: bool 
         (marks.hint or None) if marks.action else None,
         marks.foreign,
         opted_out(node.metadata.labels, settings),
-        is_busy,
         is_up=words[0] == "Ready",
         nvlink_domain=(node.metadata.labels or {}).get(CLIQUE),
     )

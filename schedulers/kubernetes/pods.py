@@ -1,4 +1,4 @@
-"""Pods on a node that we hold: whether work still runs, and its eviction, within every disruption budget.
+"""Pods on a node that is drained: their eviction, within every disruption budget; and what a job is asked for.
 
 Pods are never deleted: the Eviction API alone is asked, which says 429 where a budget would be broken; that pod is
 asked for again at a later turn. Left alone are pods of a DaemonSet, mirror pods (the kubelet's own), pods that nobody
@@ -7,7 +7,6 @@ would make anew, those of kept namespaces, and those that bear the opt-out label
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
@@ -94,7 +93,6 @@ class EvictionRound:
     """What came of one round of evictions: pods still there, and of those the ones that were not let go, and why."""
 
     left: int = 0
-    evicted: int = 0
     blocked: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -150,7 +148,7 @@ def evict(client: KubernetesClient, pods: Sequence[Pod], policy: str) -> Evictio
         SchedulerAwayError: the server does not answer.
     """
     blocked: dict[str, str] = {}
-    evicted = gone = 0
+    gone = 0
     for pod in pods:
         if pod.metadata.deletionTimestamp:
             continue
@@ -159,13 +157,12 @@ def evict(client: KubernetesClient, pods: Sequence[Pod], policy: str) -> Evictio
         body = {"apiVersion": policy, "kind": "Eviction", "metadata": metadata, "deleteOptions": precondition}
         try:
             client.call("POST", f"{pod.path}/eviction", body)
-            evicted += 1
         except ApiError as error:
             if error.status in (404, 409):  # it is gone, or another stands in its place
                 gone += 1
             else:
                 blocked[pod.place] = str(error)
-    return EvictionRound(len(pods) - gone, evicted, blocked)
+    return EvictionRound(len(pods) - gone, blocked)
 
 
 def eviction_version(client: KubernetesClient) -> str:
@@ -208,19 +205,9 @@ JOB_LABELS = (
 )
 
 
-class JobConnection(Protocol):
-    """What asking takes of what is open towards the cluster."""
-
-    @property
-    def client(self) -> KubernetesClient:
-        """The API server."""
-
-    @property
-    def notices(self) -> EventRecorder:
-        """Who writes Events."""
-
-
-def ask_job(means: JobConnection, settings: KubernetesSettings, order: JobOrder) -> OrderReport:
+def ask_job(
+    client: KubernetesClient, notices: EventRecorder, settings: KubernetesSettings, order: JobOrder
+) -> OrderReport:
     """Tell a job. Its name is `namespace/name`, or the name alone where no other namespace has one such.
 
     Raises:
@@ -228,15 +215,15 @@ def ask_job(means: JobConnection, settings: KubernetesSettings, order: JobOrder)
     """
     if order.action not in ("checkpoint", "requeue", "swap"):
         return OrderReport(order.job, "refused", f"{order.action} is no action on a job")
-    pods = _pods_of(means.client, order.job)
+    pods = _pods_of(client, order.job)
     if not pods:
         return OrderReport(order.job, "absent", "no pod of such a job runs")
     namespaces = {pod.metadata.namespace for pod in pods}
     if len(namespaces) > 1:
         return OrderReport(order.job, "refused", f"several namespaces have such a job: {', '.join(sorted(namespaces))}")
-    failed = [said for said in _tell(means, order, pods) if said]
+    failed = [said for said in _tell(notices, order, pods) if said]
     if settings.annotate_pods:
-        failed += _annotate(means.client, settings, order, pods)
+        failed += _annotate(client, settings, order, pods)
     if settings.dry_run:
         return OrderReport(order.job, "refused", "dry run: the API server would take it")
     return OrderReport(order.job, "retry" if failed else "done", "; ".join(failed[:3]) or f"{len(pods)} pods")
@@ -252,7 +239,7 @@ def _pods_of(client: KubernetesClient, job: str) -> list[Pod]:
     return []
 
 
-def _tell(means: JobConnection, order: JobOrder, pods: list[Pod]) -> list[str]:
+def _tell(notices: EventRecorder, order: JobOrder, pods: list[Pod]) -> list[str]:
     """Events on the controller and on the pods that run on the culprit; what went wrong."""
     spare = f", spare {order.spare}" if order.spare else ""
     message = f"{order.action} requested for {order.job}: {order.reason} (node {order.node}{spare}) id={order.hint}"
@@ -264,7 +251,7 @@ def _tell(means: JobConnection, order: JobOrder, pods: list[Pod]) -> list[str]:
     there = [pod.metadata for pod in pods if pod.spec.nodeName == order.node]
     subjects += [EventSubject("Pod", pod.name, pod.uid, namespace) for pod in there]
     reason = f"Foreshock{order.action.capitalize()}"
-    return [means.notices.tell(subject, reason, message, is_warning=True) for subject in subjects]
+    return [notices.tell(subject, reason, message, is_warning=True) for subject in subjects]
 
 
 def _annotate(client: KubernetesClient, settings: KubernetesSettings, order: JobOrder, pods: list[Pod]) -> list[str]:

@@ -199,12 +199,12 @@ def _save(connection: sa.Connection, change: tuple[Hint, str], now: datetime, wa
     """Write a change; not where a person was faster, whom the next turn heeds."""
     hint, word = change
     control = {"control": True} if hint.is_control else {}
-    return save_hint(connection, hint, now, {"change": word, **control, **_held(hint.evidence.held)}, was)
+    return save_hint(connection, hint, now, {"change": word, **control, **_hold_detail(hint.evidence.held)}, was)
 
 
 def _lapsed(inputs: Inputs) -> list[Hint]:
     return [hint for hint in inputs.hints if hint.state in OPEN_STATES and hint.valid_until <= inputs.now]
 
 
-def _held(why: object) -> dict[str, object]:
+def _hold_detail(why: object) -> dict[str, object]:
     return {} if why is None else {"held": why}

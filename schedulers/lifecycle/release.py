@@ -127,7 +127,7 @@ def plan(inputs: ReleaseInputs, policy: Policy) -> ReleasePlan:
             step = "wait"
         if step == "release":
             (expired if hint.id in lapsed and not _passed(tests) else released).append(hint)
-        elif (change := _kept(hint, step, tests, policy, inputs.now)) is not None:
+        elif (change := _renewal(hint, step, tests, policy, inputs.now)) is not None:
             kept.append(change)
     return ReleasePlan(tuple(released), tuple(expired), tuple(kept))
 
@@ -157,7 +157,7 @@ def _without(hint: Hint) -> Hint:
     return replace(hint, evidence=replace(hint.evidence, release=None))
 
 
-def _kept(
+def _renewal(
     hint: Hint, step: Step, tests: Sequence[Validation], policy: Policy, now: datetime
 ) -> tuple[Hint, str] | None:
     """The hint that waits, renewed where its time is running out; None where nothing changes."""

@@ -81,7 +81,7 @@ def read_machines(connection: sa.Connection, hints: Sequence[Hint]) -> MachineRe
         {row[0]: row[1] for row in service if row[1] is not None},
         {row[0]: row[2] for row in service if row[2] is not None},
         blamed,
-        {part.node: _seen(connection, part) for part in blamed.values()},
+        {part.node: _identities(connection, part) for part in blamed.values()},
     )
 
 
@@ -100,7 +100,7 @@ def _blamed(connection: sa.Connection, hints: Sequence[Hint]) -> dict[str, Devic
     return found
 
 
-def _seen(connection: sa.Connection, blamed: DeviceIdentity) -> list[DeviceIdentity]:
+def _identities(connection: sa.Connection, blamed: DeviceIdentity) -> list[DeviceIdentity]:
     """What a node's events since say of its devices; the newest of them."""
     table = schema.events
     query = sa.select(table.c.node, table.c.time, table.c.device, table.c.attributes)

@@ -151,7 +151,7 @@ class _JobHintMaker:
             text = f"foreshock: {fault.what}: go on with {spare.node} instead of {facts.node}"
             self._make(job, facts, "swap", text, evidence)
         elif limits.requeue and not any(hint.action == "requeue" and _stands(hint) for hint in requested):
-            requeues = [hint for hint in self._known() if self._is_requeue_of(hint, job.run)]
+            requeues = [hint for hint in self._recent() if self._is_requeue_of(hint, job.run)]
             if len(requeues) < limits.most_requeues:
                 exclude = tuple(node for node in job.nodes if self._is_culprit(node))
                 text = f"foreshock: {fault.what}: start again without {facts.node}"
@@ -171,9 +171,9 @@ class _JobHintMaker:
 
     def _hints_of(self, job: str) -> list[Hint]:
         """What a job was asked; a shadow counts while shadows are all that is made."""
-        return [hint for hint in self._known() if hint.job == job and (self._shadows or hint.state != "shadow")]
+        return [hint for hint in self._recent() if hint.job == job and (self._shadows or hint.state != "shadow")]
 
-    def _known(self) -> list[Hint]:
+    def _recent(self) -> list[Hint]:
         day = self.inputs.now - _DAY
         return [*(hint for hint in self.inputs.hints if hint.created > day or _stands(hint)), *self.made]
 

@@ -34,7 +34,6 @@ class Hold:
     hint: str | None = None  # the id that we left on it
     foreign: str | None = None  # who else keeps work off it, and why, in the scheduler's words
     is_opted_out: bool = False  # its label says that we must not touch it
-    is_busy: bool = False  # work still runs on it
     is_up: bool = True  # it responds, and is not down
     nvlink_domain: str | None = None  # where the scheduler's labels tell it
 

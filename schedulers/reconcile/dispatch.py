@@ -101,7 +101,7 @@ def _attempt_verdict(
     )
     settled = _after(means, delivery, outcome, took)
     if outcome.result == "gone":
-        settled = replace(settled, state="failed", last_error=gone(scheduler.address))
+        settled = replace(settled, state="failed", last_error=gone_error(scheduler.address))
     with writing(means.engine).begin() as connection:
         log_attempt(connection, took)
         save_attempt_result(connection, settled)
@@ -180,7 +180,7 @@ def _settle(
     took, scheduler = how
     settled, now = _after(means, delivery, outcome, took), took.time
     if outcome.result == "gone":
-        settled = replace(settled, state="failed", last_error=gone(scheduler.address))
+        settled = replace(settled, state="failed", last_error=gone_error(scheduler.address))
     detail = {"delivery": delivery.id, "outcome": outcome.result, "detail": outcome.detail, "attempt": settled.attempts}
     taken = settled.state == "delivered" and action_of(delivery) == hint.action and not scheduler.is_notice
     with writing(means.engine).begin() as connection:
@@ -206,7 +206,7 @@ def _after(means: Dispatch, delivery: Delivery, outcome: DeliveryOutcome, took: 
     return replace(settled, due=took.time + timedelta(seconds=wait_s))
 
 
-def gone(address: str) -> str:
+def gone_error(address: str) -> str:
     """What stands as the error of a delivery whose receiver has said that it is gone."""
     return f"HTTP 410 from {address}"
 
@@ -223,7 +223,7 @@ def run_dispatch(means: Dispatch, now: datetime, keep_on: Callable[[], bool]) ->
     with writing(means.engine).begin() as connection:
         _owe_new(connection, means, now)
         due = due_deliveries(connection, now, _BATCH)
-        away = {name for name, s in schedulers.items() if has_error(connection, name, gone(s.address))}
+        away = {name for name, s in schedulers.items() if has_error(connection, name, gone_error(s.address))}
     outcomes, waiting = [], set[str]()
     for delivery in due:
         if not keep_on():

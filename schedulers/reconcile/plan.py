@@ -140,7 +140,7 @@ def is_over(hint: Hint) -> bool:
 def reconcile(seen: ReconcileInputs) -> OrderPlan:
     """The orders of this moment, the gravest first, and what is to be written down of them."""
     holds = {hold.node: hold for hold in seen.holds}
-    steps = [_towards(hint, holds.get(node), seen) for node, hint in _wanted(seen).items()]
+    steps = [_towards(hint, holds.get(node), seen) for node, hint in _hints_to_hold(seen).items()]
     for hour in seen.hours:
         steps = _within_hour(steps, seen, hour)
     # Of a node that is ordered again, the order takes the old hold over: no work comes in between.
@@ -154,7 +154,7 @@ def reconcile(seen: ReconcileInputs) -> OrderPlan:
             orphans.append(hold)
         elif is_over(marked) and hold.node not in taken:
             steps.append(_release(marked, hold, seen))
-    steps += _gone(seen, holds)
+    steps += _steps_of_gone(seen, holds)
     orders = sorted((step.order for step in steps if step.order is not None), key=_gravest_first)
     placements = [step.placement for step in steps if step.placement is not None]
     changed = tuple(each for each in placements if each != seen.placements.get(each.hint))
@@ -193,7 +193,7 @@ def _gravest_first(order: Order) -> tuple[int, str]:
     return (-_RANK.get(order.action, 0), order.node)
 
 
-def _wanted(seen: ReconcileInputs) -> dict[str, Hint]:
+def _hints_to_hold(seen: ReconcileInputs) -> dict[str, Hint]:
     """The hint that each node is to be held for: the gravest, of equals the oldest."""
     found: dict[str, Hint] = {}
     live = (hint for hint in seen.hints.values() if is_live(hint, seen.now))
@@ -256,7 +256,7 @@ def _release(hint: Hint, hold: Hold, seen: ReconcileInputs) -> _NodeStep:
     return _ordered(seen.placements.get(hint.id, fresh), hint, "release", seen)
 
 
-def _gone(seen: ReconcileInputs, holds: Mapping[str, Hold]) -> Iterator[_NodeStep]:
+def _steps_of_gone(seen: ReconcileInputs, holds: Mapping[str, Hold]) -> Iterator[_NodeStep]:
     """Placements of hints that are over, of which nothing of ours is there any more."""
     for ident, was in seen.placements.items():
         hint, hold = seen.hints.get(ident), holds.get(was.node)

@@ -202,14 +202,14 @@ def _save_plan(acting: TurnContext, look: _Observation, is_news: bool) -> _TurnP
     if not is_news:
         with acting.engine.connect() as connection:
             planned = _make_plan(connection, acting, look)
-            if not write_down(connection, _seen(acting, planned), planned.plan, planned.jobs, dry=True):
+            if not write_down(connection, _context_after(acting, planned), planned.plan, planned.jobs, dry=True):
                 return planned
 
     def work(connection: sa.Connection) -> _TurnPlan | None:
         anew = _make_plan(connection, acting, look)
         if anew.plan.undone and not look.start_is_known:
             return None
-        write_down(connection, _seen(acting, anew), anew.plan, anew.jobs)
+        write_down(connection, _context_after(acting, anew), anew.plan, anew.jobs)
         return anew
 
     while True:
@@ -281,7 +281,7 @@ def _placed(acting: TurnContext, hints: Mapping[str, Hint], now: datetime) -> Pl
     return PlacementContext(acting.actuator.name, tuple(acting.names), hints, now)
 
 
-def _seen(acting: TurnContext, planned: _TurnPlan) -> PlacementContext:
+def _context_after(acting: TurnContext, planned: _TurnPlan) -> PlacementContext:
     seen = planned.seen
     gone = {hint.node for hint in seen.hints.values()}.difference(hold.node for hold in seen.holds)
     return replace(_placed(acting, seen.hints, seen.now), gone=frozenset(gone))

@@ -175,8 +175,8 @@ def _node_of_line(record: str) -> SlurmNode | None:
         reason=reason,
         user=user,
         weight=int(weight[1]) if weight else None,
-        comment=_found(_COMMENT, rest),
-        extra=_found(_EXTRA, rest),
+        comment=_field(_COMMENT, rest),
+        extra=_field(_EXTRA, rest),
         features=tuple(features[1].split(",")) if features and features[1] != "(null)" else (),
         is_doubtful=any(rest.count(key) > most for key, most in _MOST_OFTEN.items()),
     )
@@ -196,7 +196,7 @@ def _reason(tail: str) -> tuple[str, str, str]:
     return " ".join([stamped[1], *stamped[3].split()]), stamped[2], others
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str:
+def _field(pattern: re.Pattern[str], text: str) -> str:
     found = pattern.search(text)
     return "" if found is None or found[1].strip().lower() in _NOTHING else found[1].strip()
 
@@ -251,7 +251,6 @@ _HELD = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
 _DOWN = frozenset(
     {"DOWN", "ERROR", "NOT_RESPONDING", "UNKNOWN", "FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"}
 )
-_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "DRAINING", "FAILING"})
 _SAID = 200
 
 
@@ -302,7 +301,6 @@ def hold_of(node: SlurmNode, settings: SlurmSettings, reserved: Collection[str])
         hint=None if mark is None else mark.hint,
         foreign=found.foreign,
         is_opted_out=found.is_opted_out,
-        is_busy=bool(node.states & _BUSY),
         is_up=not node.states & _DOWN,
     )
 

@@ -62,10 +62,10 @@ _TICKET_VARIANT = 90
 
 def _older_words(trace: Trace, rng: np.random.Generator) -> None:
     offset_s = float(rng.uniform(100, 9_000_000))
-    trace.kernel[:] = [_line(line, offset_s) for line in trace.kernel if _kept(line)]
+    trace.kernel[:] = [_line(line, offset_s) for line in trace.kernel if _is_kept(line)]
 
 
-def _kept(line: KernelLine) -> bool:
+def _is_kept(line: KernelLine) -> bool:
     if line.xid is not None:
         return line.xid[1] not in _DROPPED
     return "Non-fatal" not in line.text

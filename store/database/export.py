@@ -25,6 +25,7 @@ import sqlalchemy as sa
 
 from store.database.partitions import DIVIDED
 from store.database.retention import MINIMUM
+from store.records.event import from_us
 from store.tables import hint_tables, schema, topology_tables, verdict_tables
 from store.tables.packed_hours import PackedHours
 
@@ -77,7 +78,7 @@ def exported_columns(table: sa.Table) -> list[sa.Column[Any]]:
 def _unpacked(rows: pa.Table, hours: PackedHours) -> pa.Table:
     """Roll-ups with the devices that are packed as the JSON that they were."""
     texts = [
-        hours.text(_EPOCH + timedelta(microseconds=time), text, None if packed is None else _bytes(packed))
+        hours.text(from_us(time), text, None if packed is None else _bytes(packed))
         for time, text, packed in zip(*(rows[name].to_pylist() for name in ("time", "devices", _PACKED)), strict=True)
     ]
     place = rows.schema.get_field_index("devices")
@@ -87,9 +88,6 @@ def _unpacked(rows: pa.Table, hours: PackedHours) -> pa.Table:
 def _bytes(packed: bytes) -> bytes:
     """Of a COPY they come in hexadecimal."""
     return bytes.fromhex(packed[2:].decode()) if packed.startswith(b"\\x") else packed
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _query(table: sa.Table, span: TimeSpan | None, columns: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:

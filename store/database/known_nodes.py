@@ -28,16 +28,16 @@ _PLACED = hint_tables.placements
 
 def is_given(connection: sa.Connection) -> bool:
     """Whether anybody says which nodes there are. Tokens alone do not: each speaks for one node."""
-    return bool(connection.scalar(sa.select(_given())))
+    return bool(connection.scalar(sa.select(_has_inventory())))
 
 
-def _given() -> sa.ColumnElement[bool]:
+def _has_inventory() -> sa.ColumnElement[bool]:
     return sa.exists(sa.select(sa.literal(1)).select_from(_TABLE))
 
 
 def is_counted(node: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Whether a node counts: the inventory knows it, or nobody gives one."""
-    return sa.or_(sa.not_(_given()), node.in_(sa.select(_TABLE.c.node)), node.in_(_issued()))
+    return sa.or_(sa.not_(_has_inventory()), node.in_(sa.select(_TABLE.c.node)), node.in_(_issued()))
 
 
 def _issued() -> sa.Select[Any]:

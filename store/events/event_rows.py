@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -14,23 +14,21 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import errors
 
-from store.records.event import Event, owner_of, with_bound_id
+from store.records.event import Event, owner_of, to_us, with_bound_id
 from store.tables.bulk_rows import escaped, sqlalchemy_error
 
 COLUMNS = (
     *("id", "time", "received", "node", "run", "source", "kind", "code"),
     *("severity", "cause", "action", "device", "message", "attributes", "file", "line"),
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US = timedelta(microseconds=1)
 
 
 def sqlite_rows(events: Sequence[Event], received: datetime) -> Iterator[tuple[Any, ...]]:
     """Rows in the order of COLUMNS; times as microseconds since 1970. Made a column at a time."""
-    now = (received - _EPOCH) // _US
+    now = to_us(received)
     return zip(
         [event.id for event in events],
-        [now if event.time is None else (event.time - _EPOCH) // _US for event in events],
+        [now if event.time is None else to_us(event.time) for event in events],
         repeat(now),
         [event.node for event in events],
         [event.run() for event in events],
@@ -226,7 +224,7 @@ def copy_new(
             def look(asked: Sequence[Event]) -> Owners:
                 """Those that bear no time are at the moment of their receipt."""
                 dated = [event for event in asked if event.id not in timeless]
-                found = owners_by_id(row for part in _parts(dated) for row in _known(cursor, part))
+                found = owners_by_id(row for part in _parts(dated) for row in _stored_ids(cursor, part))
                 without = [event.id for event in asked if event.id in timeless]
                 return found | owners_by_id(_known_undated(cursor, without, received)) if without else found
 
@@ -255,7 +253,7 @@ def _order(event: Event) -> tuple[datetime | None, str | None]:
     return event.time, event.id
 
 
-def _known(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> Sequence[Sequence[Any]]:
+def _stored_ids(cursor: psycopg.Cursor[Any], events: Sequence[Event]) -> Sequence[Sequence[Any]]:
     """The ids that are there, near the time of their event, each with node and run."""
     times = [event.time for event in events if event.time is not None]
     if not times:

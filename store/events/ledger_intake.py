@@ -7,22 +7,20 @@ remove_news(connection, seqs)
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 import zstandard
 
-from store.records.event import Event
+from store.records.event import Event, from_us, to_us
 from store.records.event_sources import NO_FAULT, WORK
 from store.tables import run_tables
 
 # Of more lines than these in one append it is cheaper to read the log.
 MOST_LINES = 20_000
 _TABLE = run_tables.log_news
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US = timedelta(microseconds=1)
 _LEVEL = 1
 _BATCH = 1_000
 # What comes in later than this is late: runs that ended meanwhile are accounted again.
@@ -79,7 +77,7 @@ def note_late(connection: sa.Connection, reports: Iterable[tuple[str, datetime]]
             since, until = spans.get(node, (moment, moment))
             spans[node] = min(since, moment), max(until, moment)
     if spans:
-        lines = [[node, _us(since), _us(until)] for node, (since, until) in spans.items()]
+        lines = [[node, to_us(since), to_us(until)] for node, (since, until) in spans.items()]
         row = {"run": "", "received": received, "count": len(lines), "lines": _compressed(lines)}
         connection.execute(sa.insert(_TABLE), [row])
 
@@ -90,7 +88,7 @@ def _packed(events: Sequence[Event]) -> bytes | None:
     try:
         return _compressed(
             [
-                (e.source, e.kind, _us(e.time), dict(e.attributes), e.file, e.line, e.id)
+                (e.source, e.kind, to_us(e.time), dict(e.attributes), e.file, e.line, e.id)
                 for e in events
                 if e.source in WORK and e.time is not None
             ]
@@ -101,10 +99,6 @@ def _packed(events: Sequence[Event]) -> bytes | None:
 
 def _compressed(lines: Any) -> bytes:
     return zstandard.ZstdCompressor(level=_LEVEL).compress(orjson.dumps(lines))
-
-
-def _us(moment: datetime) -> int:
-    return (moment - _EPOCH) // _US
 
 
 def read_news(connection: sa.Connection, runs: Sequence[str]) -> dict[str, list[NewLogLines]]:
@@ -145,7 +139,7 @@ def read_late(connection: sa.Connection, but: Container[int] = ()) -> tuple[list
 
 def _late_of(span: Any) -> LateReport:
     node, since, until = span
-    return LateReport(node, _EPOCH + int(since) * _US, _EPOCH + int(until) * _US)
+    return LateReport(node, from_us(int(since)), from_us(int(until)))
 
 
 def remove_news(connection: sa.Connection, seqs: Sequence[int]) -> None:

@@ -11,17 +11,17 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 import sqlalchemy as sa
 
 from store.database.connections import writing
+from store.records.event import EPOCH
 from store.tables import schema
 from store.tables.bulk_rows import insert_into
 
 _NAME = "control"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = 2.0**64
 
 
@@ -55,7 +55,7 @@ class ControlGroup:
 
     def number(self, now: datetime) -> int:
         """Which period a moment lies in."""
-        return (now - _EPOCH) // self.period
+        return (now - EPOCH) // self.period
 
 
 @lru_cache(maxsize=4)

@@ -105,13 +105,6 @@ def _link_score(row: sa.RowMapping) -> LinkScore:
     return LinkScore(**{**row, "ends": tuple(row["ends"]), "reasons": _read_reasons(row["reasons"])})
 
 
-def score_history(connection: sa.Connection, node: str, since: datetime) -> list[Score]:
-    """A node's scores from a moment on, of every horizon, oldest first."""
-    table = schema.scores
-    query = sa.select(table).where(table.c.node == node, table.c.time >= since)
-    return [score_of(row) for row in connection.execute(query.order_by(table.c.time, table.c.horizon_h))]
-
-
 def scores_of(connection: sa.Connection, moment: datetime) -> list[Score]:
     """The scores of one scoring, by horizon and node."""
     table = schema.scores

@@ -78,7 +78,11 @@ def node_page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> l
     day, week = (_scores_beside(connection, shown.c.node, fleet, horizon_h) for horizon_h in (DAY_H, WEEK_H))
     joined = shown.outerjoin(day, day.c.node == shown.c.node).outerjoin(week, week.c.node == shown.c.node)
     reasons = sa.case((shown.c.withheld.is_(None), day.c.reasons), else_=sa.null())
-    shown_columns = (shown, reasons.label("reasons"), _told(shown.c.withheld, week.c.score).label("score_7d"))
+    shown_columns = (
+        shown,
+        reasons.label("reasons"),
+        _visible_score(shown.c.withheld, week.c.score).label("score_7d"),
+    )
     whole = sa.select(*shown_columns).select_from(joined).subquery()
     return answer_rows(connection, whole, *_order(whole, page))
 
@@ -86,7 +90,7 @@ def node_page(connection: sa.Connection, fleet: FleetQuery, page: NodePage) -> l
 def node_risks(connection: sa.Connection, fleet: FleetQuery) -> Sequence[Any]:
     """Of every node, by name: `node state score_24h score_7d`."""
     states, week = node_states(fleet).subquery(), scores_of(fleet, WEEK_H)
-    score_7d = _told(states.c.withheld, week.c.score).label("score_7d")
+    score_7d = _visible_score(states.c.withheld, week.c.score).label("score_7d")
     query = sa.select(states.c.node, states.c.state, states.c.score_24h, score_7d)
     joined = states.outerjoin(week, week.c.node == states.c.node)
     return connection.execute(query.select_from(joined).order_by(states.c.node)).all()
@@ -156,9 +160,9 @@ def node_states(
     query = sa.select(
         *(nodes.c[name] for name in _SHOWN),
         sa.case(*((rule, sa.literal(name)) for rule, name in judged), else_=sa.literal("ok")).label("state"),
-        _told(withheld, day.c.score).label("score_24h"),
+        _visible_score(withheld, day.c.score).label("score_24h"),
         withheld.label("withheld"),
-        sa.func.coalesce(_told(withheld, day.c.score), _NO_SCORE).label("rank"),
+        sa.func.coalesce(_visible_score(withheld, day.c.score), _NO_SCORE).label("rank"),
         hints.c.id.label("hint_id"),
         hints.c.action.label("hint_action"),
         hints.c.state.label("hint_state"),
@@ -169,7 +173,7 @@ def node_states(
     return query if node is None else query.where(nodes.c.node == node)
 
 
-def _told(withheld: sa.ColumnElement[Any], score: sa.ColumnElement[float]) -> sa.ColumnElement[float | None]:
+def _visible_score(withheld: sa.ColumnElement[Any], score: sa.ColumnElement[float]) -> sa.ColumnElement[float | None]:
     """A score where it is not withheld."""
     return sa.case((withheld.is_(None), score), else_=sa.null())
 

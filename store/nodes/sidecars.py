@@ -5,7 +5,7 @@ write_sidecars(connection, [SidecarReport("gpu-017", now, now, "0.1.0", started,
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from store.database.known_nodes import is_counted
 from store.nodes.shown_nodes import LONGEST_GAP
+from store.records.event import to_us
 from store.records.node import SidecarState
 from store.tables import schema
 from store.tables.bulk_rows import insert_into, is_one_of, upsert_last_seen
@@ -161,5 +162,4 @@ def _age_s(connection: sa.Connection, now: datetime) -> sa.ColumnElement[Any]:
     received = schema.sidecars.c.received
     if connection.dialect.name == "postgresql":
         return sa.extract("epoch", sa.literal(now, schema.UtcTime()) - received)
-    micros = int((now - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * _MICROS)
-    return (micros - sa.type_coerce(received, sa.BigInteger)) / _MICROS
+    return (to_us(now) - sa.type_coerce(received, sa.BigInteger)) / _MICROS

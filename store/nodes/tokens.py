@@ -95,7 +95,7 @@ def new_secret() -> str:
 
 
 def digest_of(secret: str) -> str:
-    """The SHA-256 of a token's text as 64 hex digits."""
+    """The SHA-256 of a token as 64 hex digits: what the store and the configuration hold."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -180,6 +180,11 @@ def with_id(event: Event, origin: str = "") -> Event:
     return event if event.id else replace(event, id=event_id(event, origin))
 
 
+def kind_key(kind: str, code: int | None) -> str:
+    """How an incident counts a kind of event: `xid:79`, `link_down`."""
+    return kind if code is None else f"{kind}:{code}"
+
+
 # Begins the ids that the store makes for events whose own was taken by another node's; no sender can have one.
 BOUND = "~"
 
@@ -216,6 +221,24 @@ def parse_time(text: str) -> datetime:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise RecordError(f"{text[:40]!r} is no time: write it as 2025-03-01T04:05:06Z") from error
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+
+
+def to_us(moment: datetime) -> int:
+    """Whole microseconds since 1970, exactly: a float of seconds would round."""
+    return (moment - EPOCH) // _US
+
+
+def from_us(moment_us: int) -> datetime:
+    """The aware UTC moment of microseconds since 1970.
+
+    Raises:
+        OverflowError: it is of no year between 1 and 9999.
+    """
+    return EPOCH + moment_us * _US
 
 
 def is_datable(moment: datetime) -> bool:

@@ -43,7 +43,6 @@ class Fault:
     """
 
     code: int
-    mnemonic: str
     description: str
     severity: Severity
     cause: Cause
@@ -93,7 +92,6 @@ def _faults(table: str) -> dict[int, Fault]:
         printed = row["severity"] == "printed"
         found[int(row["code"])] = Fault(
             code=int(row["code"]),
-            mnemonic=row["mnemonic"],
             description=row["description"],
             severity="warning" if printed else _SEVERITY[row["severity"]],
             cause=_CAUSE[row["cause"]],

@@ -5,7 +5,7 @@ Raw samples never enter SQL. A sample is one GPU at one moment, by canonical nam
     Sample(time=..., node="gpu-017", gpu=3, values={"gpu_temp_c": 61.0, "power_w": 512.0, "ecc_sbe": 4.0})
 
 A roll-up is one node over one hour: the state of its GPUs, with vanished ones counted, never imputed.
-Counters (monotonic since driver load) become events when they rise: see `COUNTER_EVENTS`.
+Counters (monotonic since driver load) become events when they rise: see `catalogs/counters.csv`.
 """
 
 import re
@@ -33,6 +33,7 @@ GAUGES: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_DEV_GPU_UTIL": ("gpu_util_ratio", 0.01),
     "DCGM_FI_DEV_SM_CLOCK": ("sm_clock_mhz", 1.0),
 }
+# `xid_last` is a sticky gauge: what its change tells is said in `collectors/telemetry/device_events.py`.
 COUNTERS: Mapping[str, str] = {
     "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": "ecc_sbe",
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "ecc_dbe",
@@ -44,19 +45,6 @@ COUNTERS: Mapping[str, str] = {
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": "pcie_replay",
     "DCGM_FI_DEV_THERMAL_VIOLATION": "thermal_violation",
     "DCGM_FI_DEV_XID_ERRORS": "xid_last",
-}
-# A counter that rises is an event of this kind, severity and cause (`attributes.count` = the increase).
-# `xid_last` is a sticky gauge: what its change tells is said in `collectors/telemetry/device_events.py`.
-COUNTER_EVENTS: Mapping[str, tuple[str, str, str]] = {
-    "ecc_sbe": ("ecc_sbe", "info", "hardware"),
-    "ecc_dbe": ("ecc_dbe", "error", "hardware"),
-    "row_remap_correctable": ("row_remap", "warning", "hardware"),
-    "row_remap_uncorrectable": ("row_remap", "error", "hardware"),
-    "row_remap_failure": ("row_remap_failure", "error", "hardware"),
-    "nvlink_crc": ("nvlink_crc", "warning", "hardware"),
-    "nvlink_replay": ("nvlink_replay", "warning", "hardware"),
-    "pcie_replay": ("pcie_replay", "warning", "hardware"),
-    "thermal_violation": ("thermal_violation", "warning", "hardware"),
 }
 
 # What no sensor goes beyond, by the ends of the names: what does is broken, or a lie.

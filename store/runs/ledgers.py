@@ -91,14 +91,10 @@ def facts_since(connection: sa.Connection, since: datetime) -> dict[str, dict[st
     return {run: facts for run, facts in connection.execute(query) if facts is not None}
 
 
-def log_marks(
-    connection: sa.Connection, since: datetime | None = None, run: str | None = None
-) -> dict[str, tuple[int, datetime]]:
-    """Of every run that events name since a moment (or ever), how many they are and the time of the newest."""
+def log_marks(connection: sa.Connection, run: str | None = None) -> dict[str, tuple[int, datetime]]:
+    """Of every run that events name (or of one), how many they are and the time of the newest."""
     query = sa.select(_EVENTS.c.run, sa.func.count(), sa.func.max(_EVENTS.c.time, type_=schema.UtcTime()))
     query = query.where(_EVENTS.c.run.is_not(None), _EVENTS.c.run != "").group_by(_EVENTS.c.run)
-    if since is not None:
-        query = query.where(_EVENTS.c.time >= since)
     if run is not None:
         query = query.where(_EVENTS.c.run == run)
     return {name: (count, newest) for name, count, newest in connection.execute(query)}

@@ -8,7 +8,7 @@ for source, received_us, (kind, time_us, attributes, file, number, id) in stored
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import orjson
@@ -16,6 +16,7 @@ import psycopg
 import sqlalchemy as sa
 import zstandard
 
+from store.records.event import to_us
 from store.tables import run_tables, schema
 from store.tables.bulk_rows import insert_into, sqlalchemy_error
 
@@ -72,8 +73,6 @@ def save_folded(connection: sa.Connection, run: str, before: FoldedBytes | None,
 
 
 _FETCH = 5_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US = timedelta(microseconds=1)
 
 Line: TypeAlias = tuple[str, int, dict[str, Any], str | None, int | None, str]
 
@@ -102,7 +101,7 @@ def stored_lines(
         query = query.where(table.c.time >= since)
     with connection.execute(query.execution_options(yield_per=_FETCH)) as rows:
         for source, received, kind, time, attributes, file, number, name in rows:
-            yield source, (received - _EPOCH) // _US, (kind, (time - _EPOCH) // _US, attributes, file, number, name)
+            yield source, to_us(received), (kind, to_us(time), attributes, file, number, name)
 
 
 def _copied(

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from store.records.event import RecordError
+from store.records.event import RecordError, to_us
 from store.records.telemetry import COUNTERS, GAUGES, MAX_DEVICE_NAME
 from store.telemetry.measures import NodeMeasure, find_metric, measure_of, node_measure
 from store.telemetry.pages import DevicePlace
@@ -37,7 +37,7 @@ Reader: TypeAlias = Callable[[], Floats]
 
 # A day of 10,000 GPUs at a sample each 30 s; above it, a file must be split, so that memory stays bounded.
 MAX_ROWS = 30_000_000
-# The most devices of one table that have a place in it; a key is node * DEVICE_SLOTS + device.
+# The most devices of one table that have a place in it; a key is node * GPU_SLOTS + device.
 GPU_SLOTS = 1024
 # DCGM writes a blank (not found, not supported, not permitted) as a huge number. Source: DCGM's dcgm_structs.
 _BLANKS = [float(first + i) for first in (2_147_483_632, 140_737_488_355_328) for i in range(4)]
@@ -92,17 +92,6 @@ class TelemetryTable:
     left_out: tuple[str, ...] = ()
 
 
-class ColumnSource(Protocol):
-    """Where columns come from."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns' names and types."""
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns, whole."""
-
-
 @dataclass(frozen=True, slots=True)
 class _FileColumns:
     """A file's row groups that can be read."""
@@ -117,21 +106,6 @@ class _FileColumns:
 
     def read(self, names: Sequence[str]) -> pa.Table:
         return self.file.read_row_groups(list(self.groups), columns=list(names), use_threads=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _TableColumns:
-    """A table that is in memory."""
-
-    table: pa.Table
-
-    @property
-    def schema(self) -> pa.Schema:
-        schema: pa.Schema = self.table.schema
-        return schema
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        return self.table.select(list(names))
 
 
 T = TypeVar("T")
@@ -149,23 +123,13 @@ def read_file(path: Path, step: Callable[[TelemetryTable], T]) -> T:
             raise RecordError(f"{file.metadata.num_rows} rows are more than {MAX_ROWS}: split the file by time")
         groups = tuple(range(file.num_row_groups))
         try:
-            return step(samples_of(_FileColumns(file, groups)))
+            return step(_samples_of(_FileColumns(file, groups)))
         except _UNREADABLE:
             kept, lost, problems = _readable(file, groups)
             if not kept or not lost:
                 raise
-        found = samples_of(_FileColumns(file, kept))
+        found = _samples_of(_FileColumns(file, kept))
         return step(replace(found, skipped=found.skipped + lost, left_out=(*problems, *found.left_out)))
-
-
-def table_of(table: pa.Table) -> TelemetryTable:
-    """The samples of a table in memory.
-
-    Raises:
-        RecordError: it lacks a column, or one is of a type that cannot be meant.
-    """
-    with named_errors():
-        return samples_of(_TableColumns(table))
 
 
 def _readable(file: pq.ParquetFile, groups: Sequence[int]) -> tuple[tuple[int, ...], int, tuple[str, ...]]:
@@ -205,11 +169,11 @@ def time_span(path: Path) -> tuple[int, int]:
     except (pa.ArrowException, OSError, OverflowError, ValueError):
         return 0, 0
     moments = [moment.replace(tzinfo=moment.tzinfo or UTC) for moment in times if isinstance(moment, datetime)]
-    found = [int(moment.timestamp() * 1e6) for moment in moments]
+    found = [to_us(moment) for moment in moments]
     return (min(found), max(found)) if found and len(told) == len(groups) else (0, 0)
 
 
-def samples_of(source: ColumnSource) -> TelemetryTable:
+def _samples_of(source: _FileColumns) -> TelemetryTable:
     """The samples of some columns.
 
     Raises:
@@ -272,7 +236,7 @@ class _RowPlaces:
         return values.copy() if len(rows) == len(self.node) else values[rows]
 
 
-def _gpu_samples(source: ColumnSource, rows: _RowPlaces, gpu: Ints) -> tuple[DeviceSamples, tuple[str, ...]]:
+def _gpu_samples(source: _FileColumns, rows: _RowPlaces, gpu: Ints) -> tuple[DeviceSamples, tuple[str, ...]]:
     columns, place = set(source.schema.names), rows.of_gpus
     own, no_numbers = _as_numbers(source.read([name for name in (*GAUGES, *COUNTERS) if name in columns]))
     measures, left_out = other_columns(source.schema)
@@ -286,7 +250,7 @@ def _gpu_samples(source: ColumnSource, rows: _RowPlaces, gpu: Ints) -> tuple[Dev
         name: _counter(rows.picked(own[column], place)) for column, name in COUNTERS.items() if column in columns
     }
     readers: dict[str, Reader] = {name: partial(_measure, source, rows, place, one) for name, one in measures.items()}
-    readers = _told(readers) if len(rows.of_nodes) else readers
+    readers = _measures_with_values(readers) if len(rows.of_nodes) else readers
     found = DeviceSamples(
         node=rows.node[place],
         device=gpu,
@@ -305,7 +269,7 @@ def _is_known(column: str) -> bool:
 
 
 def _node_samples(
-    source: ColumnSource, rows: _RowPlaces, labels: pa.Table
+    source: _FileColumns, rows: _RowPlaces, labels: pa.Table
 ) -> tuple[list[DeviceSamples], tuple[str, ...]]:
     """The samples of nodes and their parts: one table of each kind of part."""
     groups, left_out = node_columns(source.schema, labels.column_names)
@@ -323,7 +287,7 @@ def _node_samples(
             for name, (column, one) in columns.items()
         }
         if len(rows.of_gpus) or len({one.source for _, one in columns.values()}) > 1:
-            measures = _told(measures)
+            measures = _measures_with_values(measures)
         if not measures:
             continue
         exporter = _exporter({measure: columns[measure] for measure in measures})
@@ -384,7 +348,7 @@ def _exporter(columns: Mapping[str, tuple[str, NodeMeasure]]) -> str:
     return (known or every).most_common(1)[0][0]
 
 
-def _told(measures: Mapping[str, Reader]) -> dict[str, Reader]:
+def _measures_with_values(measures: Mapping[str, Reader]) -> dict[str, Reader]:
     """The measures of which these rows say anything: a file of GPUs and nodes has columns of both."""
     return {name: read for name, read in measures.items() if not np.isnan(read()).all()}
 
@@ -489,7 +453,7 @@ def _counter(values: Floats) -> Floats:
     return values
 
 
-def _measure(source: ColumnSource, rows: _RowPlaces, place: Ints, measure: tuple[str, float]) -> Floats:
+def _measure(source: _FileColumns, rows: _RowPlaces, place: Ints, measure: tuple[str, float]) -> Floats:
     name, factor = measure
     values = rows.picked(source.read([name])[name], place)
     values[np.isin(values, _BLANKS) | (np.abs(values) >= _BLANK_INT64)] = np.nan

@@ -43,7 +43,7 @@ def renew_states(
     ordered = sorted(nodes)
     for first in range(0, len(ordered), _AT_ONCE):
         some = ordered[first : first + _AT_ONCE]
-        held = _held(connection, some, now)
+        held = _locked_rows(connection, some, now)
         rows = [
             {"node": node, "received": now, "state": _packed(node, renewed(node, _unpacked(held.pop(node, None))))}
             for node in some
@@ -53,7 +53,7 @@ def renew_states(
     connection.execute(sa.delete(_TABLE).where(_TABLE.c.node.in_(old.with_for_update(skip_locked=True))))
 
 
-def _held(connection: sa.Connection, nodes: Sequence[str], now: datetime) -> dict[str, bytes | None]:
+def _locked_rows(connection: sa.Connection, nodes: Sequence[str], now: datetime) -> dict[str, bytes | None]:
     """The rows of some nodes, packed, held in this transaction."""
     rows = [{"node": node, "received": now, "state": None} for node in nodes]
     connection.execute(insert_into(connection, _TABLE).on_conflict_do_nothing(), rows)

@@ -13,11 +13,12 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
+from store.records.event import from_us
 from store.records.telemetry import ROLLUP_S, Rollup
 from store.tables import schema
 from store.tables.bulk_rows import upsert, upsert_last_seen
 from store.tables.packed_hours import PackedHours
-from store.telemetry.rollups import RollupTable, moment_of
+from store.telemetry.rollups import RollupTable
 
 # Writing roll-ups of live sources: several sources of a node may tell of the same hour, and more of it each time.
 #
@@ -194,7 +195,7 @@ def insert_rollups(
         return 0
     told = devices or [None] * len(table.node)
     if connection.dialect.name == "postgresql":
-        _copy(connection, _rows(nodes, table, [moment_of(us) for us in table.time_us.tolist()], told))
+        _copy(connection, _rows(nodes, table, [from_us(us) for us in table.time_us.tolist()], told))
     else:
         marks = ", ".join("?" * len(_TABLE_COLUMNS))
         statement = f"INSERT INTO telemetry ({', '.join(_TABLE_COLUMNS)}) VALUES ({marks}) {_REPLACE['sqlite']}"  # noqa: S608  # our own names
@@ -246,4 +247,4 @@ def _note_seen(connection: sa.Connection, nodes: tuple[str, ...], table: RollupT
     newest: dict[str, int] = {}
     for number, moment in zip(table.node.tolist(), table.time_us.tolist(), strict=True):
         newest[nodes[number]] = max(moment, newest.get(nodes[number], moment))
-    upsert_last_seen(connection, {node: moment_of(moment) for node, moment in newest.items()})
+    upsert_last_seen(connection, {node: from_us(moment) for node, moment in newest.items()})

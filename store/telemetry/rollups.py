@@ -9,7 +9,6 @@ whole numbers all of theirs.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +21,6 @@ Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 HOUR_US = ROLLUP_S * 1_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,6 @@ class RollupTable:
     samples: Ints
     gpus_seen: Ints
     values: Mapping[str, Floats]
-
-
-def moment_of(time_us: int) -> datetime:
-    """The aware UTC moment of microseconds since 1970."""
-    return _EPOCH + timedelta(microseconds=time_us)
 
 
 def roll_up(node: Ints, gpu: Ints, hour: Ints, gauges: Mapping[str, Floats]) -> RollupTable:

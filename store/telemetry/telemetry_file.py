@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from store.records.event import from_us
 from store.records.telemetry import Sample
 from store.telemetry.archive_table import GPU_SLOTS, DeviceSamples, TelemetryTable, read_file
 from store.telemetry.pages import DevicePlace, PageTable, pages_of
@@ -25,7 +26,6 @@ from store.telemetry.rollups import (
     RollupTable,
     devices_of,
     group_starts,
-    moment_of,
     roll_up,
 )
 
@@ -192,7 +192,7 @@ def device_name(device: DevicePlace) -> str:
 def sample_of(device: DevicePlace, time_us: int, node: str, values: Mapping[str, float]) -> Sample:
     """What a row says of a device."""
     return Sample(
-        time=moment_of(time_us),
+        time=from_us(time_us),
         node=node,
         gpu=device.index,
         values=values,

@@ -40,7 +40,7 @@ def with_indices(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> S
     wanted = [row for row in rows if row["node"] is not None and any(map(_lacks_index, _devices(row)))]
     if not wanted:
         return rows
-    told = _told(connection, {row["node"] for row in wanted})
+    told = _index_history(connection, {row["node"] for row in wanted})
     for row in wanted:
         start = moment_of(row, "start")
         row["devices"] = [_indexed(one, told.get((row["node"], one.get("pci")), []), start) for one in _devices(row)]
@@ -58,7 +58,7 @@ def named_culprits(
     wanted = {stop["culprit"]["node"] for stop in stops if stop["culprit"] and _lacks_index(stop["culprit"])} - {None}
     if not wanted:
         return stops
-    told = _told(connection, wanted)
+    told = _index_history(connection, wanted)
     for key, found in _told_by_incidents(connection, run).items():
         told[key] = [*told.get(key, ()), *found]  # whichever is nearest to the stop tells
     return [stop | {"culprit": _named_culprit(stop, told)} for stop in map(dict, stops)]
@@ -93,7 +93,7 @@ def _lacks_index(device: dict[str, Any]) -> bool:
     return device.get("type") == "gpu" and device.get("pci") is not None and device.get("index") is None
 
 
-def _told(connection: sa.Connection, nodes: set[str]) -> dict[tuple[str, str | None], Told]:
+def _index_history(connection: sa.Connection, nodes: set[str]) -> dict[tuple[str, str | None], Told]:
     """When each GPU of some nodes was said to have which index, by node and PCI address."""
     query = sa.select(verdicts.c.node, verdicts.c.since, verdicts.c.document).where(
         verdicts.c["class"] == "gpu", is_one_of(connection, verdicts.c.node, nodes)

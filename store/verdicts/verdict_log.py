@@ -32,6 +32,8 @@ _TABLE, _REVISIONS, _SUBJECTS = (
 _LOCK = 0x76646374
 # Incidents that a verdict names.
 _MOST_INCIDENTS = 200
+# So many of the newest changes of a verdict are told.
+_MOST_REVISIONS = 1000
 _ENDED: tuple[VerdictState, ...] = ("explained", "closed")
 STANDING_STATES: tuple[VerdictState, ...] = ("open", "revised")
 _DECODER = msgspec.json.Decoder(Verdict)
@@ -195,9 +197,14 @@ def save_changes(connection: sa.Connection, changes: Sequence[VerdictChange], no
     )
 
 
-def revisions_of(connection: sa.Connection, ident: str, limit: int = 1000) -> list[VerdictRevision]:
-    """The newest changes of a verdict, oldest first."""
-    query = sa.select(_REVISIONS).where(_REVISIONS.c.verdict == ident).order_by(_REVISIONS.c.seq.desc()).limit(limit)
+def revisions_of(connection: sa.Connection, ident: str) -> list[VerdictRevision]:
+    """The newest changes of a verdict, at most a thousand, oldest first."""
+    query = (
+        sa.select(_REVISIONS)
+        .where(_REVISIONS.c.verdict == ident)
+        .order_by(_REVISIONS.c.seq.desc())
+        .limit(_MOST_REVISIONS)
+    )
     return [_revision(row) for row in reversed(connection.execute(query).all())]
 
 

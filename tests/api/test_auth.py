@@ -9,15 +9,15 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.server.known_tokens import KnownTokens
 from api.server.settings import Token, expand_scopes
+from store.nodes.tokens import digest_of
 
 from .conftest import QUIET, Clock
 
 TOKENS = (
-    Token("sidecars", hash_token("ingest-secret"), frozenset({"ingest"})),
-    Token("people", hash_token("people-secret"), expand_scopes({"read", "act"})),
+    Token("sidecars", digest_of("ingest-secret"), frozenset({"ingest"})),
+    Token("people", digest_of("people-secret"), expand_scopes({"read", "act"})),
 )
 
 
@@ -91,6 +91,6 @@ def test_tokens_are_found_by_their_hash() -> None:
     """The text itself is kept nowhere."""
     known, now = KnownTokens(), datetime(2026, 1, 1, tzinfo=UTC)
     assert known.find(TOKENS, "people-secret", now) is TOKENS[1]
-    assert not isinstance(known.find(TOKENS, hash_token("people-secret"), now), Token)
+    assert not isinstance(known.find(TOKENS, digest_of("people-secret"), now), Token)
     assert "secret" not in repr(TOKENS)
     assert TOKENS[1].sha256 not in repr(TOKENS)

@@ -10,12 +10,12 @@ from fastapi.testclient import TestClient
 from wire_check import check_answer
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.server.settings import Token, expand_scopes
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.hints.hint_log import audit_page
 from store.hints.stops import note_trip
+from store.nodes.tokens import digest_of
 from wire.message import Page
 from wire.policy import StopJson, TripJson
 
@@ -32,8 +32,8 @@ def stop_file(tmp_path: Path) -> Path:
 def client(engine: sa.Engine, clock: Clock, stop_file: Path) -> Iterator[TestClient]:
     """A server with two tokens."""
     tokens = (
-        Token("alice", hash_token("alice-secret"), expand_scopes({"read", "act"})),
-        Token("reader", hash_token("reader-secret"), frozenset({"read"})),
+        Token("alice", digest_of("alice-secret"), expand_scopes({"read", "act"})),
+        Token("reader", digest_of("reader-secret"), frozenset({"read"})),
     )
     settings = replace(QUIET, tokens=tokens, policy=Policy(mode="act", stop_file=stop_file))
     with TestClient(create_app(settings, engine, clock), headers={"authorization": "Bearer alice-secret"}) as client:

@@ -11,13 +11,13 @@ from fastapi.testclient import TestClient
 from wire_check import check_answer
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.server.settings import SCOPES, Token
 from schedulers.policy.settings import Policy
 from store.database.connections import writing
 from store.hints.hint_log import audit_page, save_hint
 from store.hints.holds import holds_of
 from store.hints.outbox import Delivery, DeliveryAttempt, log_attempt, queue_deliveries
+from store.nodes.tokens import digest_of
 from store.records.hint import Hint
 from wire.hints import DeliveryJson, HintJson
 from wire.message import Page
@@ -30,7 +30,7 @@ HOUR = timedelta(hours=1)
 @pytest.fixture
 def acting(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
     """A server that acts, with a token of a name."""
-    token = Token("alice", hash_token("alice-secret"), frozenset(SCOPES) - {"on_behalf"})
+    token = Token("alice", digest_of("alice-secret"), frozenset(SCOPES) - {"on_behalf"})
     settings = replace(QUIET, tokens=(token,), policy=Policy(mode="act"))
     with TestClient(create_app(settings, engine, clock), headers={"authorization": "Bearer alice-secret"}) as client:
         yield client

@@ -19,17 +19,17 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from api.app import create_app
 from api.edge.admission import WAITING_PER_SLOT, RateLimiter, Slots, retry_after
-from api.edge.auth import hash_token
 from api.edge.problem import Problem, why_unavailable
 from api.server.metrics import Metrics
 from api.server.settings import RequestLimits, Token
+from store.nodes.tokens import digest_of
 
 from .conftest import QUIET, Clock
 
 SECRET = {"authorization": "Bearer secret-of-the-sidecars"}
 TOKENS = (
-    Token("sidecars", hash_token("secret-of-the-sidecars"), frozenset({"ingest"})),
-    Token("alerts", hash_token("secret-of-alertmanager"), frozenset({"ingest:fleet"})),
+    Token("sidecars", digest_of("secret-of-the-sidecars"), frozenset({"ingest"})),
+    Token("alerts", digest_of("secret-of-alertmanager"), frozenset({"ingest:fleet"})),
 )
 NOTICE = {"version": "4", "alerts": []}
 

@@ -12,7 +12,6 @@ from folding import fold_all
 from wire_check import check_answer
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.server.settings import SCOPES, Token
 from cli.replay.clock import ReplayClock
 from schedulers.policy.settings import Policy
@@ -20,6 +19,7 @@ from store.database.connections import writing
 from store.events.append import append_jobs, append_links, append_nodes
 from store.hints.hint_log import save_hint
 from store.hints.outcomes import HintOutcome, save_outcomes
+from store.nodes.tokens import digest_of
 from store.records.event import format_time
 from store.records.hint import Evidence, Hint, HintCost
 from store.records.job import Job
@@ -41,7 +41,7 @@ HOUR = timedelta(hours=1)
 @pytest.fixture
 def acting(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
     """A server in approve mode, with a token of a name."""
-    token = Token("alice", hash_token("alice-secret"), frozenset(SCOPES) - {"on_behalf"})
+    token = Token("alice", digest_of("alice-secret"), frozenset(SCOPES) - {"on_behalf"})
     settings = replace(QUIET, tokens=(token,), policy=Policy(mode="approve"))
     with TestClient(create_app(settings, engine, clock), headers={"authorization": "Bearer alice-secret"}) as client:
         yield client

@@ -16,18 +16,18 @@ from starlette.requests import ClientDisconnect
 from api import app as building
 from api.app import create_app
 from api.edge.admission import BodyRoom, LoopPace
-from api.edge.auth import hash_token
 from api.edge.body import small_body
 from api.edge.problem import Problem, answer
 from api.server.metrics import Metrics
 from api.server.settings import RequestLimits, Token
+from store.nodes.tokens import digest_of
 from store.tables import schema
 
 from .conftest import QUIET, Clock
 from .test_heartbeats import beat
 
 SECRETS = {"sidecars": "ingest", "people": "read"}
-TOKENS = tuple(Token(name, hash_token(name), frozenset({scope})) for name, scope in SECRETS.items())
+TOKENS = tuple(Token(name, digest_of(name), frozenset({scope})) for name, scope in SECRETS.items())
 SETTINGS = type(QUIET)(
     tokens=TOKENS,
     intervals=QUIET.intervals,

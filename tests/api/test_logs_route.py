@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.server.settings import Token
+from store.nodes.tokens import digest_of
 from store.records.hostlist import NodePattern
 
 from .conftest import QUIET, Clock
@@ -106,10 +106,10 @@ def test_a_format_that_is_named_is_used(client: TestClient) -> None:
 
 def test_a_management_controller_posts_of_its_own_node_alone(engine: sa.Engine, clock: Clock) -> None:
     """By a token of that node, to the address that its subscription names."""
-    token = Token("bmc", hash_token("bmc-secret"), frozenset({"ingest"}), nodes=NodePattern.of("gpu-017"))
+    token = Token("bmc", digest_of("bmc-secret"), frozenset({"ingest"}), nodes=NodePattern.of("gpu-017"))
     leak = {"MessageId": "Environmental.1.1.0.LeakDetectedCritical", "MessageSeverity": "Critical", "Message": "Leak"}
     body = {"@odata.type": "#Event.v1_7_0.Event", "Id": "1", "Context": "gpu-018", "Events": [leak]}
-    reader = Token("reader", hash_token("reader-secret"), frozenset({"read"}))
+    reader = Token("reader", digest_of("reader-secret"), frozenset({"read"}))
     with TestClient(create_app(replace(QUIET, tokens=(token, reader)), engine, clock)) as client:
         for node, accepted in (("gpu-017", 1), ("gpu-018", 0)):
             taken = client.post(

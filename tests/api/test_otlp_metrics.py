@@ -24,12 +24,12 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.intake.samples import MOST_DEVICES, MOST_MOMENTS
 from api.server.settings import Token
 from collectors.telemetry.samples import Sampled
 from parsers.pages import devices_of
 from parsers.text.parser import Context
+from store.nodes.tokens import digest_of
 from store.records.hostlist import NodePattern
 from store.telemetry import device_watches
 
@@ -260,7 +260,7 @@ def test_the_node_is_whom_the_attributes_name(
 @pytest.fixture
 def of_one_node(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
     """A client whose token speaks of one node."""
-    token = Token("sidecar", hash_token("secret"), frozenset({"ingest", "read"}), NodePattern.of("gpu-017"))
+    token = Token("sidecar", digest_of("secret"), frozenset({"ingest", "read"}), NodePattern.of("gpu-017"))
     app = create_app(replace(QUIET, tokens=(token,)), engine, clock)
     with TestClient(app, headers={"authorization": "Bearer secret"}) as client:
         yield client

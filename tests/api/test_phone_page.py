@@ -11,12 +11,12 @@ from fastapi.testclient import TestClient
 from folding import fold_all
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.pages.incident import IncidentFile, incident_sections
 from api.pages.phone import PhoneFacts, phone_sections, to_do
 from api.server.settings import Token
 from store.database.connections import writing
 from store.events.append import append_jobs
+from store.nodes.tokens import digest_of
 from store.records.event import format_time
 from store.records.job import Job
 from wire.cluster import ClusterJson
@@ -158,7 +158,7 @@ def test_text_of_others_is_text() -> None:
 @pytest.fixture
 def guarded(engine: sa.Engine, clock: Clock) -> Iterator[TestClient]:
     """A server that wants a token."""
-    token = Token("ops", hash_token("secret"), frozenset(("read", "ingest:fleet")))
+    token = Token("ops", digest_of("secret"), frozenset(("read", "ingest:fleet")))
     settings = replace(QUIET, tokens=(token,))
     with TestClient(create_app(settings, engine, clock)) as client:
         yield client

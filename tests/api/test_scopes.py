@@ -10,10 +10,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.edge.auth import ANONYMOUS, hash_token
+from api.edge.auth import ANONYMOUS
 from api.server.settings import SCOPES, Token
 from store.database.connections import writing
 from store.hints.hint_log import audit_page, save_hint
+from store.nodes.tokens import digest_of
 from store.records.hint import Hint
 
 from .conftest import NOW, QUIET, Clock
@@ -26,7 +27,7 @@ SCOPE_OF = dict.fromkeys(
 SCOPE_OF |= {"reset_breaker": "act:reset", "post_stop": "act:stop", "ack_hint": "report", "report_validation": "report"}
 SCOPE_OF |= {"post_outages": "ingest:fleet", "post_alerts": "ingest:fleet", "ask_placement": "read", "enroll": "join"}
 SCOPE_OF |= {"close_ticket": "ticket"}
-TOKENS = tuple(Token(scope, hash_token(f"{scope}-secret"), frozenset({scope})) for scope in SCOPES)
+TOKENS = tuple(Token(scope, digest_of(f"{scope}-secret"), frozenset({scope})) for scope in SCOPES)
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_a_token_that_is_not_known_is_told_apart_from_none(guarded: TestClient) 
 
 
 @pytest.mark.parametrize(
-    "text", ["READ-SECRET", "read-secre", "read-secrett", hash_token("read-secret"), "read-secret,act-secret"]
+    "text", ["READ-SECRET", "read-secre", "read-secrett", digest_of("read-secret"), "read-secret,act-secret"]
 )
 def test_only_the_very_text_of_a_token_passes(guarded: TestClient, text: str) -> None:
     """Not its hash, which lies in a file, nor another case."""

@@ -11,13 +11,13 @@ from folding import fold_all
 from wire_check import check_answer
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.loops.verdicts import VerdictTurns
 from api.routes import threads
 from api.server.settings import Token
 from schedulers.webhooks.settings import WebhookSettings
 from store.database.connections import writing
 from store.database.retention import RetentionPeriods, prune
+from store.nodes.tokens import digest_of
 from store.records.event import format_time
 from store.records.hostlist import NodePattern
 from store.records.verdict import VerdictEvidence
@@ -265,9 +265,9 @@ def test_a_silence_ends_where_the_verdict_says_something_else(
 def test_a_token_of_some_nodes_decides_about_those_alone(engine: sa.Engine, clock: Clock) -> None:
     """It silences no verdict that names another node, though its own node's incident is a part of it."""
     tokens = (
-        Token("all", hash_token("all"), frozenset({"read", "ingest:fleet", "act:approve"})),
-        Token("one", hash_token("one"), frozenset({"read", "act:approve"}), NodePattern.of("gpu-001")),
-        Token("reader", hash_token("reader"), frozenset({"read"})),
+        Token("all", digest_of("all"), frozenset({"read", "ingest:fleet", "act:approve"})),
+        Token("one", digest_of("one"), frozenset({"read", "act:approve"}), NodePattern.of("gpu-001")),
+        Token("reader", digest_of("reader"), frozenset({"read"})),
     )
     with TestClient(create_app(replace(QUIET, tokens=tokens), engine, clock)) as client:
         client.headers["Authorization"] = "Bearer all"

@@ -15,7 +15,6 @@ from fastapi.testclient import TestClient
 from wire_check import check_answer
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.routes import rma
 from api.server.settings import Token
 from schedulers.policy.settings import Policy, Release
@@ -24,6 +23,7 @@ from store.database.connections import writing
 from store.events.append import append_events, append_nodes
 from store.hints.hint_log import audit_page, close_hint, read_hint, save_hint
 from store.hints.outbox import queue_deliveries
+from store.nodes.tokens import digest_of
 from store.records.event import Event
 from store.records.hint import Evidence, Hint, ReleaseWait, RepairCase
 from store.records.hostlist import NodePattern
@@ -33,8 +33,8 @@ from wire.hints import TicketJson
 from .conftest import NOW, QUIET, Clock
 
 TOKENS = (
-    Token("desk", hash_token("desk-secret"), frozenset({"ticket"}), NodePattern.of("n1")),
-    Token("all", hash_token("all-secret"), frozenset({"ticket"})),
+    Token("desk", digest_of("desk-secret"), frozenset({"ticket"}), NodePattern.of("n1")),
+    Token("all", digest_of("all-secret"), frozenset({"ticket"})),
 )
 CASE = Evidence(release=ReleaseWait(NOW), repair=RepairCase(NOW, 3, "failed"))
 EVIL = '<script>\u202e"; DROP TABLE hints; $close ${ticket} {node}'

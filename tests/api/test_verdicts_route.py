@@ -20,12 +20,12 @@ from real.programs import wait_for
 from wire_check import check_answer
 
 from api.app import create_app
-from api.edge.auth import hash_token
 from api.server import verdict_feed
 from api.server.settings import Token
 from schedulers.policy.settings import CheckSettings
 from store.database.connections import migrate, open_database, writing
 from store.events.append import append_events, append_jobs, append_nodes
+from store.nodes.tokens import digest_of
 from store.records.event import Event, format_time, with_id
 from store.records.hostlist import NodePattern
 from store.records.job import Job
@@ -244,9 +244,9 @@ def test_an_operator_has_suspects_tried_within_the_budget_of_an_hour(any_engine:
     checks = CheckSettings(dcgmi="sh -c 'echo ECC of {node}; exit 9'", per_hour=1)
     may = frozenset({"act:approve", "read"})
     tokens = (
-        Token("ann", hash_token("ann"), may),
-        Token("eve", hash_token("eve"), frozenset({"read"})),
-        Token("bob", hash_token("bob"), may, NodePattern.of("gpu-00[1-8]")),
+        Token("ann", digest_of("ann"), may),
+        Token("eve", digest_of("eve"), frozenset({"read"})),
+        Token("bob", digest_of("bob"), may, NodePattern.of("gpu-00[1-8]")),
     )
     settings = replace(QUIET, tokens=tokens, checks=checks)
     with TestClient(create_app(settings, any_engine, lambda: NOW), headers={"Authorization": "Bearer ann"}) as client:

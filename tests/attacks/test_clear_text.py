@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_a_command_with_a_token_refuses_plain_http(tmp_path: Path, token: Path, 
 
 def test_the_transport_itself_sends_nothing(token: Path) -> None:
     """Whoever made it, and whatever it was told before."""
-    with Transport(AWAY, ServerAccess(token_file=token)) as transport:
+    with closing(Transport(AWAY, ServerAccess(token_file=token))) as transport:
         answer = transport.post("/api/v1/events", [])
     assert answer.status == 0
     assert "clear text" in answer.text

@@ -20,12 +20,12 @@ from real.patience import patience
 from api.app import create_app
 from api.batches import NoBatchError, unpack
 from api.edge import work_budget
-from api.edge.auth import hash_token
 from api.server.settings import SCOPES, ApiSettings, Intervals, RequestLimits, Token
 from parsers.registry import PARSERS
 from parsers.text.packed import unzipped, unzstd
 from store.database.connections import migrate, open_database
 from store.events.event_json import MAX_ATTRIBUTE_CHARS, MAX_ATTRIBUTES
+from store.nodes.tokens import digest_of
 from store.records.event import RecordError
 from store.records.hostlist import expand
 
@@ -54,7 +54,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CostSite]:
     """
     made = open_database(f"sqlite:///{tmp_path_factory.mktemp('site')}/foreshock.db")
     migrate(made)
-    everyone = Token("all", hash_token("secret"), frozenset(SCOPES) - {"on_behalf"})
+    everyone = Token("all", digest_of("secret"), frozenset(SCOPES) - {"on_behalf"})
     app = create_app(replace(QUIET, tokens=(everyone,)), made, lambda: NOW)
     with TestClient(app, raise_server_exceptions=False, headers={"authorization": "Bearer secret"}) as client:
         yield CostSite(client, min(step_s() for _ in range(5)))

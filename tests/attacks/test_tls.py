@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,7 +114,7 @@ def test_only_who_shows_a_certificate_of_the_site_is_let_in(tmp_path: Path, auth
         for name, shown in (("none", None), ("theirs", theirs), ("ours", ours)):
             files = (None, None) if shown is None else (shown.pem, shown.key)
             access = ServerAccess(token, patience(10), authority.pem, *files)
-            with Transport(server.url, access) as transport:
+            with closing(Transport(server.url, access)) as transport:
                 found[name] = transport.post("/api/v1/heartbeats", []).status
         assert found == {"none": 0, "theirs": 0, "ours": found["ours"]}
         assert 200 <= found["ours"] < 300
@@ -256,7 +256,7 @@ def test_the_terminator_of_the_page_serves_and_asks_for_tokens(tmp_path: Path, a
         }
         rest = {"severity": "fatal", "cause": "hardware", "action": "reboot_node", "device": {"type": "gpu"}}
         items = [{**event, **rest, "message": "x" * 5000, "id": f"e{number}"} for number in range(300)]
-        with Transport(url, ServerAccess(token, patience(10), authority.pem)) as transport:
+        with closing(Transport(url, ServerAccess(token, patience(10), authority.pem))) as transport:
             assert transport.post("/api/v1/events", items).status in (200, 202)
         client = ApiClient(ApiAddress(url, TOKEN, authority.pem))
         assert len(client.events(10)) == 10

@@ -12,9 +12,9 @@ from real.patience import patience
 
 from api.server.settings import Token, expand_scopes
 from diagnosis.graph.place import Place
-from diagnosis.graph.stored_graph import graph_version, read_graph
+from diagnosis.graph.stored_graph import read_graph
 from store.nodes.tokens import digest_of
-from store.nodes.topology import MOST_OF_A_NODE
+from store.nodes.topology import MOST_OF_A_NODE, topology_version
 from store.records.hostlist import NodePattern
 from store.tables import schema, topology_tables
 from tests.attacks.token_site import bearer, made_client
@@ -72,10 +72,10 @@ def test_what_is_sent_again_changes_nothing(client: TestClient, engine: sa.Engin
     names = ({"class": "nic", "device": NIC.name, "kind": "pci", "name": "0000:4F:00.0"},)
     assert post(client, "manager", CABLE, *groups, *names) == (3, 1, 0)
     with engine.connect() as connection:
-        before = graph_version(connection)
+        before = topology_version(connection)
     assert post(client, "manager", CABLE, *groups, *names) == (0, 4, 0)
     with engine.connect() as connection:
-        assert graph_version(connection) == before
+        assert topology_version(connection) == before
         graph = read_graph(connection)
     assert graph.place_of(f"{VICTIM}/0000:4f:00.0") == NIC
     assert {Place("power", "pdu-a"), Place("rack", "r1"), Place("switch", "leaf04")} <= set(graph.above(NIC))

@@ -7,12 +7,12 @@ import click
 import pytest
 import yaml
 
-from api.edge.auth import hash_token
 from api.server.settings import SCOPES, ApiSettings
 from cli.config.server import load_settings
 from goodput.formulas.shape import Shape
 from schedulers.policy.settings import Budgets
 from store.database.retention import RetentionPeriods
+from store.nodes.tokens import digest_of
 from wire.access.address import is_loopback
 from wire.money.price import parse_price
 
@@ -54,7 +54,7 @@ def test_the_example_shows_every_key_and_the_defaults(tmp_path: Path) -> None:
     text = EXAMPLE.read_text()
     for number, place in enumerate(("PUT-THE-SHA-256-OF-YOUR-OWN-TOKEN-HERE", "PUT-THE-SHA-256-OF-ANOTHER-TOKEN-HERE")):
         assert place in text
-        text = text.replace(place, hash_token(f"a token of the site {number}"))
+        text = text.replace(place, digest_of(f"a token of the site {number}"))
     settings = load(tmp_path, text)
     assert replace(settings, tokens=(), webhooks=()) == ApiSettings()
     assert [(token.name, token.nodes.text, sorted(token.scopes)) for token in settings.tokens] == [
@@ -136,7 +136,7 @@ def test_a_token_of_the_environment_may_lie_in_a_file(tmp_path: Path) -> None:
     file.write_text("0123456789abcdef\n")
     for environ in ({"FORESHOCK_TOKEN": "0123456789abcdef"}, {"FORESHOCK_TOKEN_FILE": str(file)}):
         (token,) = load_settings(None, environ).tokens
-        assert (token.sha256, token.scopes) == (hash_token("0123456789abcdef"), frozenset(SCOPES) - {"on_behalf"})
+        assert (token.sha256, token.scopes) == (digest_of("0123456789abcdef"), frozenset(SCOPES) - {"on_behalf"})
     assert "0123456789abcdef" not in repr(load_settings(None, environ))
 
 

@@ -15,7 +15,7 @@ from cli.processes.children import Children
 from cli.replay.clock import ReplayClock, read_clock
 from cli.replay.exporter import LEAD, Feeder, Stretch, choose_stretch, exporter, feeder
 from cli.replay.tape import read_tape
-from parsers.formats.dcgm import samples
+from parsers.pages import devices_of
 from parsers.text.parser import Context
 from simulator.output.archive import OutputLine
 from simulator.simulation import SimulatedCluster, simulate
@@ -100,7 +100,7 @@ def test_the_exporter_shows_the_gpus_of_the_replayed_moment(cluster: SimulatedCl
     clock = ReplayClock(moment, moment, epoch=T0, speed=1.0)
     with exporter(cluster, clock) as url:
         text = httpx2.get(url, timeout=patience(5)).text
-    found = samples(text, Context())
+    found = devices_of(text, Context())
     assert len({sample.node for sample in found}) > cluster.settings.nodes // 2
     assert all(abs(sample.time - moment) <= timedelta(hours=1) for sample in found)
 

@@ -50,14 +50,14 @@ def test_two_records_in_a_row_correct_a_drift_and_one_does_not() -> None:
     """The kernel's clock runs slow: after 100 days it is 80 s behind. One late reader is no drift."""
     days = 100 * 86400
     clock = BootClock(START)
-    assert not clock.heard(10, (1000 + days - 80) * S, later(days))
-    assert clock.heard(11, (1000 + days + 10 - 80) * S, later(days + 10))
+    assert not clock.hear(10, (1000 + days - 80) * S, later(days))
+    assert clock.hear(11, (1000 + days + 10 - 80) * S, later(days + 10))
     assert clock.moment_us(11, (1000 + days + 10 - 80) * S) == WALL + (days + 10) * S
     assert clock.moment_us(10, (1000 + days - 80) * S) == WALL + (days - 80) * S
     late = BootClock(START)
-    assert not late.heard(10, 1010 * S, later(40))
-    assert not late.heard(11, 1050 * S, later(50))
-    assert not late.heard(12, 1060 * S, later(90)), "late again, but by another time"
+    assert not late.hear(10, 1010 * S, later(40))
+    assert not late.hear(11, 1050 * S, later(50))
+    assert not late.hear(12, 1060 * S, later(90)), "late again, but by another time"
     assert late.moment_us(12, 1060 * S) == WALL + 60 * S
 
 

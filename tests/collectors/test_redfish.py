@@ -266,7 +266,7 @@ def test_a_controller_that_lacks_a_resource_and_invents_others_fills_nothing(tmp
         for turn in range(3):
             names = [f"/redfish/v1/Chassis/1/Fans/{turn}-{n}" for n in range(redfish._MOST_STATES)]
             states = tuple(ResourceState(name, "node_fan", "Warning", name) for name in names)
-            told = list(heard.source._told(redfish._Answer(one, states, errors=1), datetime.now(UTC)))
+            told = list(heard.source._report(redfish._Answer(one, states, errors=1), datetime.now(UTC)))
             assert len(told) == redfish._MOST_STATES
             assert set(one.bad) == {f"node_fan {name}" for name in names}
 

@@ -3,6 +3,7 @@
 import ssl
 import subprocess
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_the_next_address_is_tried_and_the_preferred_one_comes_back(recorders: l
     now = [0.0]
     first, second, _third = preferred(recorders, "n1")
     servers = Servers([each.url for each in recorders], "n1", ACCESS, clock=lambda: now[0])
-    with servers:
+    with closing(servers):
         assert servers.post(PATH, [1]).status == 202
         first.stop()
         assert servers.post(PATH, [2]).status == 202
@@ -54,7 +55,7 @@ def test_an_address_that_cannot_is_passed_over(recorders: list[Any], status: int
     """A load balancer without a backend, say."""
     first, second, _third = preferred(recorders, "n1")
     first.answers = [(status, {}, {})]
-    with Servers([each.url for each in recorders], "n1", ACCESS) as servers:
+    with closing(Servers([each.url for each in recorders], "n1", ACCESS)) as servers:
         assert servers.post(PATH, [1]).status == 202
     assert second.events == [1]
 
@@ -64,7 +65,7 @@ def test_what_an_address_says_for_all_is_not_asked_again_elsewhere(recorders: li
     """A server that is overrun would be overrun three times over."""
     first, second, third = preferred(recorders, "n1")
     first.answers = [reply]
-    with Servers([each.url for each in recorders], "n1", ACCESS) as servers:
+    with closing(Servers([each.url for each in recorders], "n1", ACCESS)) as servers:
         answer = servers.post(PATH, [1])
     assert (answer.status, answer.retry_after_s) == (reply[0], 7.0 if reply[1] else None)
     assert second.requests == third.requests == []
@@ -75,7 +76,7 @@ def test_with_every_address_away_all_are_tried_each_time(recorders: list[Any]) -
     for each in recorders:
         each.stop()
     last = preferred(recorders, "n1")[2]
-    with Servers([each.url for each in recorders], "n1", ACCESS) as servers:
+    with closing(Servers([each.url for each in recorders], "n1", ACCESS)) as servers:
         assert servers.post(PATH, [1]).status == 0
         last.start()
         assert servers.post(PATH, [1]).status == 202
@@ -86,7 +87,7 @@ def test_a_batch_is_compressed_as_told_and_bears_the_name_of_its_content(
     recorder: Any, compress: Any, encoding: str | None
 ) -> None:
     """The same content has the same name, however it is packed."""
-    with Transport(recorder.url, ServerAccess(timeout_s=patience(2), compress=compress)) as transport:
+    with closing(Transport(recorder.url, ServerAccess(timeout_s=patience(2), compress=compress))) as transport:
         transport.post(PATH, ["x" * 5000])
         transport.post(PATH, ["y"])
     large, small = (request["headers"] for request in recorder.requests)
@@ -103,7 +104,7 @@ def test_a_server_that_knows_no_zstd_gets_gzip_from_then_on(recorder: Any) -> No
         return (415, {}, {}) if recorder.requests[-1]["headers"].get("content-encoding") == "zstd" else None
 
     recorder.judge = judge
-    with Transport(recorder.url, ServerAccess(timeout_s=patience(2))) as transport:
+    with closing(Transport(recorder.url, ServerAccess(timeout_s=patience(2)))) as transport:
         assert transport.post(PATH, ["x" * 5000]).status == 202
         assert transport.post(PATH, ["x" * 5000]).status == 202
     assert [request["headers"]["content-encoding"] for request in recorder.requests] == ["zstd", "gzip", "gzip"]
@@ -147,7 +148,7 @@ def test_an_authority_and_a_client_certificate_of_our_own(recorder: Any, certifi
         ("missing", ServerAccess(timeout_s=patience(2), ca_file=certificates / "none.pem")),
         ("good", ServerAccess(timeout_s=patience(2), ca_file=ca, cert_file=cert, key_file=key)),
     ):
-        with Transport(url, access) as transport:
+        with closing(Transport(url, access)) as transport:
             answers[name] = transport.post(PATH, [name])
     assert "CERTIFICATE_VERIFY_FAILED" in answers["untrusted"].text
     assert answers["unknown"].status == 0

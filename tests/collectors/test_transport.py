@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def test_retry_after_is_a_number_or_a_date(header: str | None, wait_s: float | N
 
 def test_a_connection_is_kept_and_a_closed_one_replaced(recorder: Any) -> None:
     """A server that was restarted between two posts costs no failed post."""
-    with Transport(recorder.url, ServerAccess(timeout_s=patience(2))) as transport:
+    with closing(Transport(recorder.url, ServerAccess(timeout_s=patience(2)))) as transport:
         assert transport.post("/api/v1/events", [1]).status == 202
         first = transport._connection
         assert transport.post("/api/v1/events", [2]).status == 202
@@ -48,7 +49,7 @@ def test_a_connection_is_kept_and_a_closed_one_replaced(recorder: Any) -> None:
 
 def test_a_prefix_in_the_address_is_kept(recorder: Any) -> None:
     """A server behind a path of a proxy."""
-    with Transport(f"{recorder.url}/foreshock/", ServerAccess(timeout_s=patience(2))) as transport:
+    with closing(Transport(f"{recorder.url}/foreshock/", ServerAccess(timeout_s=patience(2)))) as transport:
         transport.post("/api/v1/events", [])
     assert recorder.requests[0]["path"] == "/foreshock/api/v1/events"
 
@@ -56,7 +57,7 @@ def test_a_prefix_in_the_address_is_kept(recorder: Any) -> None:
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "https://127.0.0.1:1", "http://no.such.host.invalid"])
 def test_an_unreachable_server_is_an_answer(address: str) -> None:
     """Status 0, and why."""
-    with Transport(address, ServerAccess(timeout_s=patience(1))) as transport:
+    with closing(Transport(address, ServerAccess(timeout_s=patience(1)))) as transport:
         answer = transport.post("/x", [])
     assert answer.status == 0
     assert "rror: [Errno" in answer.text
@@ -67,7 +68,7 @@ def test_a_problem_is_told_by_its_sentence(recorder: Any, tmp_path: Path) -> Non
     token = tmp_path / "token"
     token.write_text("wrong")
     recorder.answers = [(401, {}, {"type": "about:blank", "detail": "send a known token"})]
-    with Transport(recorder.url, ServerAccess(token, patience(5))) as transport:
+    with closing(Transport(recorder.url, ServerAccess(token, patience(5)))) as transport:
         answer = transport.post("/x", [])
         told = "the server denies the token (HTTP 401: send a known token): give one with the scope `ingest`"
         assert answer.why() == told
@@ -94,14 +95,16 @@ def test_a_server_that_talks_nonsense_is_an_answer(said: bytes) -> None:
     threading.Thread(target=serve, daemon=True).start()
     with (
         listener,
-        Transport(f"http://127.0.0.1:{listener.getsockname()[1]}", ServerAccess(timeout_s=patience(2))) as transport,
+        closing(
+            Transport(f"http://127.0.0.1:{listener.getsockname()[1]}", ServerAccess(timeout_s=patience(2)))
+        ) as transport,
     ):
         assert transport.post("/x", []).status == 0
 
 
 def test_tls_is_verified(tmp_path: Path, recorder: Any) -> None:
     """A plain server behind an https address fails, and is not talked to in the clear."""
-    with Transport(recorder.url.replace("http", "https"), ServerAccess(timeout_s=patience(2))) as transport:
+    with closing(Transport(recorder.url.replace("http", "https"), ServerAccess(timeout_s=patience(2)))) as transport:
         answer = transport.post("/x", [])
     assert answer.status == 0
     assert "SSL" in answer.text
@@ -111,7 +114,7 @@ def test_tls_is_verified(tmp_path: Path, recorder: Any) -> None:
 def test_a_far_too_long_answer_is_refused(recorder: Any) -> None:
     """It is not the API that answers."""
     recorder.answers = [(200, {}, "x" * 2_000_000)]
-    with Transport(recorder.url, ServerAccess(timeout_s=patience(2))) as transport:
+    with closing(Transport(recorder.url, ServerAccess(timeout_s=patience(2)))) as transport:
         assert "too long" in transport.post("/x", []).text
 
 

@@ -19,10 +19,8 @@ from diagnosis.incidents.incident import (
     fault_of,
     gap_of,
     is_fault,
-    when,
 )
-from diagnosis.incidents.root import kind_key
-from store.records.event import Device, Event, Severity
+from store.records.event import Device, Event, Severity, kind_key
 from store.records.incident import Incident
 
 
@@ -169,12 +167,6 @@ def test_an_incident_takes_the_id_of_its_first_event_or_one_of_its_content() -> 
 def test_only_faults_of_the_machine_make_incidents(source: str, kind: str, severity: Severity, counts: bool) -> None:
     """Work and plans are accounted for elsewhere."""
     assert is_fault(Event(at(0), "a", source, kind, severity=severity)) is counts
-
-
-def test_an_undated_event_has_no_moment_to_ask_for() -> None:
-    """Callers have left it out."""
-    with pytest.raises(ValueError, match="bears no time"):
-        when(replace(xid(79, 0), time=None))
 
 
 def test_a_flood_is_one_incident_that_tells_its_size() -> None:

@@ -7,7 +7,7 @@ import pytest
 from fault_events import at, iteration, job, lost_port, xid
 
 from diagnosis.incidents.incident import coalesce, is_fault, when
-from store.records.event import Device, Event
+from store.records.event import Device, Event, event_id
 
 
 def test_events_of_a_node_within_a_minute_are_one_incident() -> None:
@@ -85,8 +85,7 @@ def test_an_unknown_code_is_an_incident_with_an_unknown_cause() -> None:
 def test_an_event_without_an_id_gets_the_one_of_its_content() -> None:
     """The incident's id is stable."""
     plain = replace(xid(79, 0), id=None)
-    assert coalesce([plain])[0].id == coalesce([plain])[0].id
-    assert len(coalesce([plain])[0].id) == 32
+    assert coalesce([plain])[0].id == event_id(plain)
 
 
 def test_the_time_of_an_undated_event_is_asked_for_in_vain() -> None:

@@ -6,9 +6,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from link_storms import StormOutcome, events_of, held_nodes, is_right, outcome_of, play, take, wrongly_held
+from link_storms import (
+    LinkStorm,
+    StormLine,
+    StormOutcome,
+    events_of,
+    held_nodes,
+    is_right,
+    link_storm,
+    outcome_of,
+    pci_of,
+    play,
+    take,
+    wrongly_held,
+)
 
-from simulator.faults.link_storm import LinkStorm, StormLine, link_storm, pci_of
 from store.database.connections import writing
 from store.events.append import append_nodes
 from store.events.event_pages import read_incidents

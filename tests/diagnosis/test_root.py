@@ -15,12 +15,11 @@ from diagnosis.incidents.root import (
     badness,
     head_of,
     is_consequence,
-    kind_key,
     not_machine,
     plain,
     root,
 )
-from store.records.event import SEVERITIES, Event
+from store.records.event import SEVERITIES, Event, kind_key
 
 
 def heads(*events: Event) -> list[IncidentHead]:

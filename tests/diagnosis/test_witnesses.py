@@ -7,10 +7,9 @@ import orjson
 import pytest
 
 from diagnosis.incidents.incident import coalesce, fault_of, is_fault
-from diagnosis.incidents.root import kind_key
 from parsers.registry import make_parser
 from parsers.text.parser import Context, parse
-from store.records.event import Device, Event
+from store.records.event import Device, Event, kind_key
 from store.records.incident import Incident
 
 NODE = "gpu-017"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +17,9 @@ from collectors.telemetry import states
 from collectors.telemetry.device_watch import DeviceWatch
 from store.records.event import Event
 from store.records.telemetry import Sample
-from store.telemetry.archive_table import TelemetryTable, table_of, time_span
+from store.telemetry.archive_table import time_span
 from store.telemetry.pages import LEVELS, is_watched
-from store.telemetry.telemetry_file import TelemetryFile, read_telemetry, summarise
+from store.telemetry.telemetry_file import TelemetryFile, read_telemetry
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 SBE = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"
@@ -192,7 +193,7 @@ def test_the_looks_that_are_given_tell_what_all_of_them_tell(
         place += length
     watch, found = PageWatch(), []
     for low, high in pairwise([0, *sorted(cuts), 10_000]):
-        watch.take(summarise(table_of_rows(gpus, hosts, (low, high))))
+        watch.take(summary_of_rows(gpus, hosts, (low, high)))
         found += watch.events_until(us(high))
     every = DeviceWatch(ORIGIN)
     expected = [
@@ -208,8 +209,8 @@ def us(place: int) -> int:
     return int(START.timestamp() + place * STEP_S) * 1_000_000
 
 
-def table_of_rows(gpus: list[Any], hosts: list[Any], within: tuple[int, int]) -> TelemetryTable:
-    """Rows of GPUs and of their node as one table, as an archive's file has them."""
+def summary_of_rows(gpus: list[Any], hosts: list[Any], within: tuple[int, int]) -> TelemetryFile:
+    """What an archive's file tells that holds these rows of GPUs and of their node."""
     low, high = within
     rows = [
         {"time": us(at), "node": "n", "gpu": number, SBE: sbe, XID: xid, "DCGM_FI_DEV_GPU_TEMP": temp}
@@ -224,7 +225,10 @@ def table_of_rows(gpus: list[Any], hosts: list[Any], within: tuple[int, int]) ->
     kinds = {"time": pa.timestamp("us", tz="UTC"), "node": pa.string(), "gpu": pa.int64()}
     names = ("time", "node", "gpu", SBE, XID, "DCGM_FI_DEV_GPU_TEMP", BOOT, CLOCK, DOWNED, BMC)
     columns = {name: pa.array([row.get(name) for row in rows], kinds.get(name, pa.float64())) for name in names}
-    return table_of(pa.table(columns))
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "rows.parquet")
+        pq.write_table(pa.table(columns), path)
+        return read_telemetry(path)
 
 
 def look(at: int, gpus: list[Any], hosts: list[Any]) -> list[Sample]:

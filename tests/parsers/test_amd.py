@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parsers.formats.amd import samples
+from parsers.pages import devices_of
 from parsers.text.parser import Context
 from store.records.telemetry import Sample
 from store.telemetry.measures import find_metric
@@ -24,7 +24,7 @@ def metric(name: str, value: str = "61", labels: str = LABELS) -> str:
 
 def one(*lines: str, context: Context = CONTEXT) -> Sample:
     """The one sample of some lines."""
-    (sample,) = samples("\n".join(lines), context)
+    (sample,) = devices_of("\n".join(lines), context)
     return sample
 
 

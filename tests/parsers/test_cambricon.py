@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers.formats.cambricon import FORMAT, samples
+from parsers.formats.cambricon import FORMAT
+from parsers.pages import devices_of
 from parsers.text.parser import Context, parse
 from store.records.telemetry import Sample
 from store.telemetry.measures import find_metric
@@ -24,7 +25,7 @@ def metric(name: str, value: str, labels: str = LABELS) -> str:
 
 def one(*lines: str) -> Sample:
     """The one sample of some lines."""
-    (sample,) = samples("\n".join(lines), CONTEXT)
+    (sample,) = devices_of("\n".join(lines), CONTEXT)
     return sample
 
 

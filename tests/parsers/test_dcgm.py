@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers.formats.dcgm import BLANKS, FORMAT, samples
+from parsers.formats.dcgm import BLANKS, FORMAT
+from parsers.pages import devices_of
 from parsers.text.parser import Context, ParseError, parse
 from store.catalog_rows import rows
 from store.records.event import Event
@@ -26,7 +27,7 @@ def metric(
 
 def one(*lines: str, context: Context | None = None) -> Sample:
     """The one sample of some lines."""
-    (sample,) = samples("\n".join(lines), context or Context(until=NOW))
+    (sample,) = devices_of("\n".join(lines), context or Context(until=NOW))
     return sample
 
 
@@ -125,13 +126,13 @@ def test_mig_instances_of_one_gpu_are_one_sample() -> None:
 def test_a_page_of_a_whole_cluster_keeps_equal_indices_apart() -> None:
     """GPU 0 of two hosts."""
     page = "\n".join(metric("DCGM_FI_DEV_GPU_TEMP", labels=f'gpu="0",Hostname="{node}"') for node in ("a", "b"))
-    assert [(sample.node, sample.gpu) for sample in samples(page, Context(until=NOW))] == [("a", 0), ("b", 0)]
+    assert [(sample.node, sample.gpu) for sample in devices_of(page, Context(until=NOW))] == [("a", 0), ("b", 0)]
 
 
 def test_a_metric_that_comes_again_begins_the_next_sample() -> None:
     """Two scrapes in one file."""
     page = "\n".join(metric("DCGM_FI_DEV_GPU_TEMP", str(t)) for t in (61, 62))
-    assert [sample.values for sample in samples(page, Context(until=NOW))] == [
+    assert [sample.values for sample in devices_of(page, Context(until=NOW))] == [
         {"gpu_temp_c": 61.0},
         {"gpu_temp_c": 62.0},
     ]
@@ -159,7 +160,8 @@ def test_a_page_cut_short_gives_what_was_whole(broken: str) -> None:
 @pytest.mark.parametrize("labels", ['nvswitch="0",Hostname="a"', 'gpu="MIG-1",Hostname="a"', 'cpu="1",Hostname="a"'])
 def test_what_is_no_gpus_metric_is_passed_by(labels: str) -> None:
     """Switches and CPUs."""
-    assert samples(metric("DCGM_FI_DEV_GPU_TEMP", labels=labels), Context(until=NOW)) == []
+    found = devices_of(metric("DCGM_FI_DEV_GPU_TEMP", labels=labels), Context(until=NOW))
+    assert [sample for sample in found if sample.type == "gpu"] == []
 
 
 def test_labels_may_hold_anything() -> None:
@@ -175,20 +177,20 @@ def test_labels_may_hold_anything() -> None:
 def test_a_sample_without_time_or_host_is_refused(context: Context, labels: str, what: str) -> None:
     """A parser has no clock; the error says what to give."""
     with pytest.raises(ParseError, match=what):
-        samples(metric("DCGM_FI_DEV_GPU_TEMP", labels=labels), context)
+        devices_of(metric("DCGM_FI_DEV_GPU_TEMP", labels=labels), context)
 
 
 def test_foreign_metrics_and_comments_are_passed_by() -> None:
     """Of the exporter itself, of others."""
     page = '# HELP DCGM_FI_DEV_GPU_TEMP x\ngo_goroutines 12\nnpu_chip_info{id="0"} 1\n\n'
-    assert samples(page, Context()) == []
+    assert devices_of(page, Context()) == []
 
 
 def test_a_gpu_without_its_index_is_told_by_its_device_file() -> None:
     """`device="nvidia3"`; a label that tells no GPU tells none."""
     assert one(metric("DCGM_FI_DEV_GPU_TEMP", labels='device="nvidia3",Hostname="a"')).gpu == 3
     page = metric("DCGM_FI_DEV_GPU_TEMP", labels='device="nvidiactl",Hostname="a"')
-    assert samples(page, Context(until=NOW)) == []
+    assert devices_of(page, Context(until=NOW)) == []
 
 
 def mig(name: str, value: str, instance: str = "") -> str:
@@ -207,7 +209,7 @@ def test_what_is_an_instances_own_is_not_the_gpus() -> None:
     """Its utilization; a page of nothing else says nothing of the GPU."""
     rows_of = [mig("DCGM_FI_DEV_GPU_UTIL", "55", "7"), mig("DCGM_FI_DEV_GPU_TEMP", "51", "7")]
     assert one(*rows_of).values == {"gpu_temp_c": 51.0}
-    assert samples(rows_of[0], Context(until=NOW)) == []
+    assert devices_of(rows_of[0], Context(until=NOW)) == []
 
 
 def switch_rows(*lines: str) -> list[Event]:
@@ -216,7 +218,7 @@ def switch_rows(*lines: str) -> list[Event]:
 
 
 @pytest.mark.parametrize("label", ["1", "nvswitch1"])
-def test_a_switchs_counters_are_told_by_link_and_are_no_sample(label: str) -> None:
+def test_a_switchs_counters_are_told_by_link(label: str) -> None:
     """One event per switch; a link's blank counter is missing."""
     lines = [
         metric("DCGM_FI_DEV_NVSWITCH_LINK_CRC_ERRORS", "5", f'nvlink="3",nvswitch="{label}",Hostname="a"'),
@@ -228,7 +230,8 @@ def test_a_switchs_counters_are_told_by_link_and_are_no_sample(label: str) -> No
     (event,) = switch_rows(*lines)
     assert (event.device.type, event.device.index, event.device.pci) == ("nvswitch", 1, None)
     assert event.attributes == {"link_crc_l3": 5.0, "sxid_fatal_last": 0.0}
-    assert samples("\n".join(lines), Context(until=NOW)) == []
+    (sample,) = devices_of("\n".join(lines), Context(until=NOW))
+    assert (sample.type, sample.gpu, sample.values) == ("nvswitch", 1, event.attributes)
 
 
 def hints(*codes: str) -> list[tuple[int | None, str]]:

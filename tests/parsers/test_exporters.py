@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from parsers.formats import amd, cambricon, dcgm, npu
-from parsers.pages import EXPORTERS, samples_of
-from parsers.text.device_page import MAX_SERIES
+from parsers.pages import EXPORTERS, devices_of
+from parsers.text.device_page import MAX_SERIES, Exporter, device_samples
 from parsers.text.parser import Context
 from store.catalog_rows import rows
 
@@ -19,27 +19,27 @@ TABLE = list(rows("telemetry"))
 
 
 @pytest.mark.parametrize(
-    ("module", "page"),
+    ("exporter", "page"),
     [
-        (dcgm, "dcgm/page.txt"),
-        (npu, "npu/two_scrapes.prom"),
-        (amd, "amd/page.prom"),
-        (cambricon, "cambricon/two_scrapes.prom"),
+        (dcgm.EXPORTER, "dcgm/page.txt"),
+        (npu.EXPORTER, "npu/two_scrapes.prom"),
+        (amd.EXPORTER, "amd/page.prom"),
+        (cambricon.EXPORTER, "cambricon/two_scrapes.prom"),
     ],
     ids=["dcgm", "npu", "amd", "cambricon"],
 )
-def test_the_exporter_is_found_by_its_metrics(module: object, page: str) -> None:
+def test_the_exporter_is_found_by_its_metrics(exporter: Exporter, page: str) -> None:
     """Whichever wrote the page."""
     text = (FIXTURES / page).read_text()
-    expected = module.samples(text, HERE)  # type: ignore[attr-defined]  # each of the modules has it
+    expected = device_samples((exporter,), text, HERE)
     assert expected
-    assert samples_of(text, HERE) == expected
+    assert devices_of(text, HERE) == expected
 
 
 def test_a_proxys_page_holds_samples_of_several_exporters() -> None:
     """GPUs and NPUs of one page; foreign metrics are passed by."""
     lines = ['DCGM_FI_DEV_GPU_TEMP{gpu="0"} 61', 'npu_chip_info_temperature{id="0"} 46', "go_goroutines 12", "up"]
-    found = samples_of("\n".join(lines), HERE)
+    found = devices_of("\n".join(lines), HERE)
     assert [(sample.type, sample.gpu, sample.values) for sample in found] == [
         ("gpu", 0, {"gpu_temp_c": 61.0}),
         ("npu", 0, {"gpu_temp_c": 46.0}),
@@ -73,5 +73,5 @@ def test_a_device_of_endless_series_is_cut() -> None:
     """A broken page must not eat the memory."""
     labels = 'gpu_id="0",hostname="a",severity="fatal"'
     page = "\n".join(f'gpu_afid_errors{{{labels},afid_index="{n}"}} 1' for n in range(MAX_SERIES + 10))
-    (sample,) = samples_of(page, HERE)
+    (sample,) = devices_of(page, HERE)
     assert len(sample.values) == MAX_SERIES

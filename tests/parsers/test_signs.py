@@ -7,24 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsers.formats.kernel import SIGNS
-from parsers.text.parser import any_of, holds_any
+from parsers.text.parser import holds_any
 
 WORDS = st.lists(st.text(alphabet="ab|(. [", min_size=1, max_size=5), max_size=8)
 
 
 @given(words=WORDS, text=st.text(alphabet="ab|(. [c", max_size=30))
-def test_any_of_finds_what_one_of_them_finds(words: list[str], text: str) -> None:
+def test_holds_any_finds_what_one_of_them_finds(words: list[str], text: str) -> None:
     """Literals that begin alike, that hold each other, that mean something in a pattern; none at all."""
-    found = any(word in text for word in words)
-    assert bool(any_of(words).search(text)) == found
-    assert bool(holds_any(words).search(text)) == found
+    assert bool(holds_any(words).search(text)) == any(word in text for word in words)
 
 
 @given(text=st.lists(st.sampled_from([*SIGNS, *(sign[:-1] for sign in SIGNS), " ", "x"]), max_size=4).map("".join))
 def test_the_kernels_signs_are_found(text: str) -> None:
     """Whole, cut by a letter, run together."""
     found = bool(re.search("|".join(map(re.escape, SIGNS)), text))
-    assert bool(any_of(SIGNS).search(text)) == found
     assert bool(holds_any(SIGNS).search(text)) == found
 
 

@@ -17,7 +17,7 @@ from predictor.live.wording import ExplainedNode, PrecursorIndex, describe
 from predictor.model.forest import ModelError
 from store.database.connections import writing
 from store.models.registry import StoredModel, save_model, serving_model
-from store.models.scores import save_scores, score_history, scoring_times
+from store.models.scores import save_scores, scoring_times
 from store.records.event import Device, Event
 from store.records.score import Reason, Score
 from store.tables import schema
@@ -144,8 +144,6 @@ def test_the_latest_scores_are_those_of_the_newest_scoring(engine: sa.Engine) ->
         assert latest_scores(connection) == {"a": {24: score("a", 2, 0.5), 168: score("a", 1, 0.3, 168)}}
         assert set(latest_scores(connection, at=day(1.5))) == {"a", "b"}
         assert latest_scores(connection, at=START) == {}
-        assert [s.score for s in score_history(connection, "a", since=day(1))] == [0.1, 0.3, 0.5]
-        assert score_history(connection, "a", since=day(3)) == []
 
 
 def test_the_newest_model_that_knew_nothing_later_is_preferred(engine: sa.Engine) -> None:

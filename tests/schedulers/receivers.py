@@ -45,6 +45,10 @@ class Scripted:
             during()
         return self.answers.pop(0) if self.answers else DELIVERED
 
+    def types(self) -> list[str]:
+        """The types of what it got."""
+        return [delivery.payload["type"] for delivery in self.got]
+
     def actions(self) -> list[str]:
         """What it was asked, in order."""
         return [delivery.payload["data"]["action"] for delivery in self.got]

@@ -1,6 +1,6 @@
 """The dispatcher: what is owed to whom, when it is tried again, and when it is dropped."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,44 +17,16 @@ from schedulers.reconcile.dispatch import RETRY_S, Dispatch, run_dispatch
 from store.database.connections import writing
 from store.events.incident_thread import add_entries
 from store.hints.hint_log import audit_page
-from store.hints.outbox import Delivery, queue_deliveries
+from store.hints.outbox import queue_deliveries
 from store.records.incident import ThreadEntry, ThreadWord, verdict_subject
 from store.records.verdict import Verdict
 from store.verdicts.verdict_log import VerdictChange, save_changes
 
 from .cluster import HOUR, NOW, hint
-from .receivers import put, rows_of, state_of
-
-DELIVERED = DeliveryOutcome("delivered", "HTTP 204")
+from .receivers import Scripted, put, rows_of, state_of
 
 
-@dataclass
-class Told:
-    """A scheduler that answers what it is told and keeps what it got."""
-
-    name: str = "ops"
-    address: str = "http://x"
-    send_shadow: bool = False
-    is_notice: bool = False
-    states: tuple[str, ...] = ("approved",)
-    answers: list[DeliveryOutcome] = field(default_factory=list)
-    got: list[Delivery] = field(default_factory=list)
-
-    def wants(self, _action: str, state: str) -> bool:
-        """Whether it is told of a hint in a state."""
-        return self.send_shadow if state == "shadow" else state in self.states
-
-    def send(self, delivery: Delivery, _now: datetime) -> DeliveryOutcome:
-        """Take a delivery."""
-        self.got.append(delivery)
-        return self.answers.pop(0) if self.answers else DELIVERED
-
-    def types(self) -> list[str]:
-        """The types of what it got."""
-        return [delivery.payload["type"] for delivery in self.got]
-
-
-def turn(engine: sa.Engine, *told: Told, now: datetime = NOW, mode: Any = "act", keep_on: bool = True) -> list[str]:
+def turn(engine: sa.Engine, *told: Scripted, now: datetime = NOW, mode: Any = "act", keep_on: bool = True) -> list[str]:
     """One turn; returns the outcomes."""
     means = Dispatch(engine, told, mode, jitter=lambda: 0.0, wall=lambda: NOW)
     return [outcome.result for outcome in run_dispatch(means, now, lambda: keep_on)]
@@ -62,7 +34,7 @@ def turn(engine: sa.Engine, *told: Told, now: datetime = NOW, mode: Any = "act",
 
 def test_an_approved_hint_is_sent_once(engine: sa.Engine) -> None:
     """With what a receiver must know; then it is `sent`, and the audit says so."""
-    told = Told()
+    told = Scripted()
     put(engine, hint("a", state="approved"))
     assert turn(engine, told) == ["delivered"]
     assert turn(engine, told) == []
@@ -77,7 +49,7 @@ def test_an_approved_hint_is_sent_once(engine: sa.Engine) -> None:
 
 def test_every_receiver_gets_it(engine: sa.Engine) -> None:
     """One that fails does not keep the other from it."""
-    first, second = Told("one", answers=[DeliveryOutcome("retry", "HTTP 503")]), Told("two")
+    first, second = Scripted("one", answers=[DeliveryOutcome("retry", "HTTP 503")]), Scripted("two")
     put(engine, hint("a", state="approved"))
     assert sorted(turn(engine, first, second)) == ["delivered", "retry"]
     assert turn(engine, first, second, now=NOW + timedelta(seconds=RETRY_S[0])) == ["delivered"]
@@ -88,14 +60,14 @@ def test_every_receiver_gets_it(engine: sa.Engine) -> None:
 @pytest.mark.parametrize("asked", ["proposed", "withdrawn", "expired", "released"])
 def test_only_what_is_approved_is_sent(engine: sa.Engine, asked: Any) -> None:
     """Nothing else is owed."""
-    told = Told()
+    told = Scripted()
     put(engine, hint("a", state=asked))
     assert turn(engine, told) == []
 
 
 def test_shadow_mode_sends_nothing(engine: sa.Engine) -> None:
     """Not even what was approved before the mode was changed."""
-    told = Told()
+    told = Scripted()
     put(engine, hint("a", state="approved"), hint("b", state="shadow"))
     assert turn(engine, told, mode="shadow") == []
     assert turn(engine, told, mode="act", keep_on=False) == []
@@ -106,7 +78,7 @@ def test_shadow_mode_sends_nothing(engine: sa.Engine) -> None:
 
 def test_an_observer_may_see_shadows(engine: sa.Engine) -> None:
     """Flagged, and the hint stays a shadow."""
-    observer, scheduler = Told("observer", send_shadow=True), Told("ops")
+    observer, scheduler = Scripted("observer", send_shadow=True), Scripted("ops")
     put(engine, hint("a", state="shadow"))
     assert turn(engine, observer, scheduler, mode="shadow") == ["delivered"]
     assert (observer.got[0].payload["data"]["mode"], scheduler.got) == ("shadow", [])
@@ -121,7 +93,7 @@ def test_an_observer_may_see_shadows(engine: sa.Engine) -> None:
 def test_a_failure_is_tried_again_ever_later(engine: sa.Engine) -> None:
     """By the schedule; Retry-After may only lengthen it."""
     answers = [DeliveryOutcome("retry", "HTTP 503"), DeliveryOutcome("retry", "HTTP 503", retry_after_s=900.0)]
-    told = Told(answers=answers)
+    told = Scripted(answers=answers)
     put(engine, hint("a", state="approved"))
     turn(engine, told)
     assert rows_of(engine)[0].due == NOW + timedelta(seconds=RETRY_S[0])
@@ -135,14 +107,14 @@ def test_a_failure_is_tried_again_ever_later(engine: sa.Engine) -> None:
 def test_jitter_spreads_what_failed_together(engine: sa.Engine) -> None:
     """A fifth at most."""
     put(engine, hint("a", state="approved"))
-    told = Told(answers=[DeliveryOutcome("retry", "x")])
+    told = Scripted(answers=[DeliveryOutcome("retry", "x")])
     run_dispatch(Dispatch(engine, [told], "act", jitter=lambda: 1.0, wall=lambda: NOW), NOW, lambda: True)
     assert rows_of(engine)[0].due == NOW + timedelta(seconds=RETRY_S[0] * 1.2)
 
 
 def test_a_hint_that_has_lapsed_is_dropped_not_sent(engine: sa.Engine) -> None:
     """A cordon of yesterday must not come today."""
-    told = Told(answers=[DeliveryOutcome("retry", "x")])
+    told = Scripted(answers=[DeliveryOutcome("retry", "x")])
     put(engine, hint("a", state="approved"))
     turn(engine, told)
     assert turn(engine, told, now=NOW + 23 * HOUR) == []
@@ -153,7 +125,7 @@ def test_a_hint_that_has_lapsed_is_dropped_not_sent(engine: sa.Engine) -> None:
 def test_after_the_last_attempt_it_is_given_up(engine: sa.Engine) -> None:
     """The schedule ends."""
     put(engine, replace(hint("a", state="approved"), valid_until=NOW + timedelta(days=30)))
-    told = Told(answers=[DeliveryOutcome("retry", "x")] * 20)
+    told = Scripted(answers=[DeliveryOutcome("retry", "x")] * 20)
     now = NOW
     for wait_s in (0, *RETRY_S, 0):
         now += timedelta(seconds=wait_s)
@@ -163,7 +135,7 @@ def test_after_the_last_attempt_it_is_given_up(engine: sa.Engine) -> None:
 
 def test_a_receiver_that_is_gone_is_left_alone(engine: sa.Engine) -> None:
     """After a 410 nothing more goes to that address; a new address is tried."""
-    told = Told(answers=[DeliveryOutcome("gone", "HTTP 410")])
+    told = Scripted(answers=[DeliveryOutcome("gone", "HTTP 410")])
     put(engine, hint("a", state="approved"), hint("b", state="approved"))
     assert turn(engine, told) == ["gone"]
     put(engine, hint("c", state="approved"))
@@ -176,15 +148,15 @@ def test_a_receiver_that_is_gone_is_left_alone(engine: sa.Engine) -> None:
 def test_a_receiver_that_is_no_longer_configured_is_owed_nothing(engine: sa.Engine) -> None:
     """Its deliveries are given up, with the reason."""
     put(engine, hint("a", state="approved"))
-    turn(engine, Told("old", answers=[DeliveryOutcome("retry", "x")]))
-    turn(engine, Told("new"), now=NOW + HOUR)
+    turn(engine, Scripted("old", answers=[DeliveryOutcome("retry", "x")]))
+    turn(engine, Scripted("new"), now=NOW + HOUR)
     states = {row.scheduler: row.state for row in rows_of(engine)}
     assert states == {"old": "failed", "new": "delivered"}
 
 
 def test_a_hint_that_ends_is_released_where_it_was_taken(engine: sa.Engine) -> None:
     """Once, and not where it never arrived."""
-    taken, never = Told("taken"), Told("never", send_shadow=False)
+    taken, never = Scripted("taken"), Scripted("never", send_shadow=False)
     put(engine, hint("a", state="approved"))
     turn(engine, taken)
     with writing(engine).begin() as connection:
@@ -198,7 +170,7 @@ def test_a_hint_that_ends_is_released_where_it_was_taken(engine: sa.Engine) -> N
 
 def test_an_attempt_whose_answer_was_lost_is_released_too(engine: sa.Engine) -> None:
     """The receiver may have taken it all the same."""
-    told = Told(answers=[DeliveryOutcome("retry", "ReadTimeout")])
+    told = Scripted(answers=[DeliveryOutcome("retry", "ReadTimeout")])
     put(engine, hint("a", state="approved"))
     turn(engine, told)
     with writing(engine).begin() as connection:
@@ -209,7 +181,7 @@ def test_an_attempt_whose_answer_was_lost_is_released_too(engine: sa.Engine) -> 
 
 def test_an_escalated_hint_is_sent_anew(engine: sa.Engine) -> None:
     """Another action, another delivery."""
-    told = Told()
+    told = Scripted()
     put(engine, hint("a", "avoid", state="approved"))
     turn(engine, told)
     put(engine, hint("a", "cordon", state="approved"))
@@ -229,7 +201,7 @@ def test_a_long_evidence_is_left_out_of_the_payload() -> None:
 def test_a_person_approves_what_is_proposed_and_only_that(engine: sa.Engine) -> None:
     """Then it is sent."""
     put(engine, hint("a", state="proposed"))
-    told = Told()
+    told = Scripted()
     assert turn(engine, told, mode="approve") == []
     with writing(engine).begin() as connection:
         approve(connection, "h-a", NOW, ALICE, Policy(mode="approve"))
@@ -257,7 +229,7 @@ def silence(engine: sa.Engine, verdict: Verdict, hours: float) -> None:
 
 def test_a_silenced_verdict_waits_until_the_silence_ends(engine: sa.Engine) -> None:
     """It is owed all the time, and told then: nothing is lost."""
-    told = Told()
+    told = Scripted()
     tell(engine, STANDING)
     silence(engine, STANDING, hours=2)
     for minutes in (0, 1, 60, 119):
@@ -272,7 +244,7 @@ def test_a_silenced_verdict_waits_until_the_silence_ends(engine: sa.Engine) -> N
 )
 def test_a_silence_hides_no_more_than_was_silenced(engine: sa.Engine, change: dict[str, Any]) -> None:
     """The earlier word is dropped, the newer one goes out at once."""
-    told = Told()
+    told = Scripted()
     tell(engine, STANDING)
     silence(engine, STANDING, hours=2)
     tell(engine, replace(STANDING, **({"state": "revised"} | change), revision=1), STANDING)

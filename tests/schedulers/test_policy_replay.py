@@ -18,7 +18,6 @@ from schedulers.backtest.replay import (
     cordon_on_fatal_xid,
     held_back,
     no_action,
-    replay_policy,
     replay_side_by_side,
     without_limits,
 )
@@ -89,7 +88,8 @@ def lived(
 ) -> ReplayResult:
     """The replay."""
     with engine.connect() as connection:
-        return replay_policy(connection, ask or ask_by(policy), policy, span)
+        [result] = replay_side_by_side(connection, [Contender(ask or ask_by(policy))], policy, span)
+    return result
 
 
 def told(found: ReplayResult) -> list[tuple[str, str, float, float | None]]:
@@ -204,7 +204,9 @@ def test_progress_is_told(fleet: sa.Engine) -> None:
     done: list[tuple[int, int]] = []
     with fleet.connect() as connection:
         span = ReplaySpan(NOW, NOW + 3 * HOUR, timedelta(hours=1))
-        replay_policy(connection, no_action, WIDE, span, lambda count, whole: done.append((count, whole)))
+        replay_side_by_side(
+            connection, [Contender(no_action)], WIDE, span, on_step=lambda count, whole: done.append((count, whole))
+        )
     assert done == [(1, 3), (2, 3), (3, 3)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parsers.formats.dcgm import samples
+from parsers.pages import devices_of
 from parsers.registry import PARSERS
 from parsers.text.parser import Context, parse
 from simulator.output.archive import entries, exposition, write_archive
@@ -81,7 +81,7 @@ def test_the_exposition_is_what_telemetry_says(small: SimulatedCluster) -> None:
     """Every GPU that can be sampled, with the archive's values, by the project's own parser."""
     moment_ms = 10 * 86_400_000
     moment = small.settings.moment(moment_ms)
-    found = samples(exposition(small, moment), Context())
+    found = devices_of(exposition(small, moment), Context())
     assert len(found) == int(present(small, moment_ms).sum())
     snapshot = next(snapshots(small, moment_ms, moment_ms + 1))
     names = list(small.layout.names)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from simulated import SIZES, cluster_of, events_of
 
-from parsers.formats.dcgm import samples
 from parsers.formats.ibnetdiscover import links
+from parsers.pages import devices_of
 from parsers.text.parser import Context
 from simulator.output.archive import exposition, kernel_text
 from simulator.output.fabric import ibnetdiscover, opensm_lines
@@ -182,7 +182,7 @@ def test_the_exposition_comes_back_as_the_gpus_that_are_there(size: tuple[int, i
     """Node, index, UUID and PCI address of each, with the time of the moment asked for."""
     cluster = cluster_of(*size)
     at = cluster.settings.length_ms // 2 // HOUR_MS * HOUR_MS
-    found = samples(exposition(cluster, cluster.settings.moment(at)), Context())
+    found = devices_of(exposition(cluster, cluster.settings.moment(at)), Context())
     names = {name: node for node, name in enumerate(cluster.layout.names)}
     here = {(names[sample.node], sample.gpu) for sample in found}
     there = present(cluster, at)

@@ -118,7 +118,7 @@ def test_what_another_writer_stored_in_between_is_left_out(
 ) -> None:
     """After this one looked and before it wrote: the rest goes in by another way."""
     assert append(postgres_engine, note(0), note(1)) == 2
-    monkeypatch.setattr(event_rows, "_known", lambda *_: set())
+    monkeypatch.setattr(event_rows, "_stored_ids", lambda *_: set())
     with writing(postgres_engine).begin() as connection:
         taken = append_events(connection, [note(number) for number in range(4)], NOW)
         assert {event.time for event in taken.new} == {NOW + timedelta(seconds=number) for number in (2, 3)}

@@ -20,7 +20,7 @@ from store.events.append import (
     read_ingested,
 )
 from store.models.registry import StoredModel, newest_champion, save_model, serving_model
-from store.models.scores import ScoreRow, save_scores, save_scoring_in_blocks, score_history
+from store.models.scores import ScoreRow, save_scores, save_scoring_in_blocks
 from store.nodes.inventory import newest_run, recent_sources
 from store.nodes.node_history import node_scores
 from store.nodes.node_states import (
@@ -139,8 +139,6 @@ def test_a_node_s_scores_over_time_join_both_horizons(connection: sa.Connection)
         {"time": NOW - 2 * HOUR, "score_24h": 0.5, "score_7d": None},
         {"time": NOW - HOUR, "score_24h": 0.3, "score_7d": 0.6},
     ]
-    assert [one.horizon_h for one in score_history(connection, "a", NOW - HOUR)] == [24, 168, 72]
-    assert score_history(connection, "c", NOW - HOUR) == []
 
 
 def test_a_model_comes_back_byte_for_byte_and_may_be_replaced(connection: sa.Connection) -> None:

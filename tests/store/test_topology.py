@@ -6,11 +6,19 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 
 from diagnosis.graph.place import Place
-from diagnosis.graph.stored_graph import GraphHistory, graph_version, read_graph
+from diagnosis.graph.stored_graph import GraphHistory, read_graph
 from store.database.connections import writing
 from store.events.append import append_events, append_nodes
 from store.nodes.domains import note_domains
-from store.nodes.topology import append_groups, append_links, append_names, read_cables, read_groups, read_names
+from store.nodes.topology import (
+    append_groups,
+    append_links,
+    append_names,
+    read_cables,
+    read_groups,
+    read_names,
+    topology_version,
+)
 from store.records.event import Device, Event
 from store.records.node import DeviceName, FabricLink, Node, NodeGroup
 from store.tables import schema, topology_tables
@@ -125,7 +133,7 @@ def test_what_nodes_share_is_known_as_it_was(any_engine: sa.Engine) -> None:
         append_nodes(connection, [Node("n1", "r1", driver="570", groups=(("power", "b"),))], NOW + HOUR)
         append_groups(connection, [NodeGroup("n1", "firmware", "28.1"), NodeGroup("n2", "rack", "r2")], NOW + HOUR)
     with any_engine.connect() as connection:
-        version = graph_version(connection)
+        version = topology_version(connection)
         now = {(one.kind, one.name) for one in read_groups(connection) if one.node == "n1"}
         then = {(one.kind, one.name) for one in read_groups(connection, NOW) if one.node == "n1"}
     assert now == {("rack", "r1"), ("driver", "570"), ("power", "b"), ("firmware", "28.1")}
@@ -133,7 +141,7 @@ def test_what_nodes_share_is_known_as_it_was(any_engine: sa.Engine) -> None:
     with writing(any_engine).begin() as connection:
         note_domains(connection, {"n1": "c.1"}, is_told=True)
     with any_engine.connect() as connection:
-        assert graph_version(connection) != version
+        assert topology_version(connection) != version
         assert read_graph(connection).nodes_below(Place("nvswitch", "c.1")) == ("n1",)
 
 

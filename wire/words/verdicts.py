@@ -117,7 +117,7 @@ def headline(
     """
     name, sure = as_text(values.shown(title(verdict))[:120]), values.risk(verdict.probability)
     name = name[:1].upper() + name[1:]
-    said = _felt(verdict, as_text)
+    said = _sufferers(verdict, as_text)
     if verdict.action != "none":
         said.append(f"Do: {as_text(to_do(verdict))}")
     said.append(f"Probability{' that it is none known here' if verdict.cause_class == 'unknown' else ''}: {sure}")
@@ -149,7 +149,7 @@ def happened(verdict: VerdictJson) -> str:
     return "" if verdict.reason == name else verdict.reason.removesuffix(f": {name}")
 
 
-def _felt(verdict: VerdictJson, as_text: Callable[[str], str]) -> list[str]:
+def _sufferers(verdict: VerdictJson, as_text: Callable[[str], str]) -> list[str]:
     """Who suffers, by name where it is one run or two, and what they would lose."""
     felt = suffering(verdict)
     if not felt:

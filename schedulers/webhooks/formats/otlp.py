@@ -8,7 +8,7 @@ the OTLP 1.5 specification (OTLP/HTTP, JSON encoding), semantic conventions of `
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -16,7 +16,7 @@ import orjson
 from schedulers.webhooks.format import AnswerFailure, MessageFormat, any_secret, title
 from schedulers.webhooks.post import WebhookMessage
 from store.hints.outbox import Delivery
-from store.records.event import parse_time
+from store.records.event import parse_time, to_us
 from store.records.hint import evidence_of
 from store.visible_text import visible_json
 
@@ -25,7 +25,6 @@ _INFO, _WARN, _ERROR = (9, "INFO"), (13, "WARN"), (17, "ERROR")
 _LOUD = ("cordon", "drain", "requeue", "swap")
 _OF_VERDICT = ("class", "name", "cause", "action", "probability", "nodes_count", "gpu_hours_at_stake")
 _SCOPE = {"name": "foreshock"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def write(delivery: Delivery, secrets: Sequence[str], now: datetime) -> WebhookMessage:
@@ -81,7 +80,7 @@ def _value(value: Any) -> dict[str, Any]:
 
 def _nanos(moment: datetime) -> str:
     """64 bits are text in OTLP's JSON."""
-    return str((moment - _EPOCH) // timedelta(microseconds=1) * 1000)
+    return str(to_us(moment) * 1000)
 
 
 def failure(body: bytes) -> AnswerFailure | None:

@@ -147,17 +147,6 @@ def test_a_node_that_joins_or_leaves_is_seen(kubernetes_cluster: Cluster, actuat
     wait_for("it is gone", lambda: name not in {hold.node for hold in actuator.observe()})
 
 
-def test_work_that_still_runs_is_told(kubernetes_cluster: Cluster, actuator: Kubernetes, node: str) -> None:
-    """A cordoned node is busy until its last pod has ended."""
-    kubernetes_cluster.apply(_pod("still", {"kubernetes.io/hostname": node}))
-    wait_for("the pod is bound", lambda: _phase(kubernetes_cluster, "still") == "Running")
-    bring(actuator, node, "cordon")
-    assert hold_of(actuator, node).is_busy
-    kubernetes_cluster.delete("/api/v1/namespaces/default/pods/still")
-    wait_for("the pod is gone", lambda: not hold_of(actuator, node).is_busy)
-    assert not hold_of(actuator, node).is_busy  # seen empty, and not asked about again
-
-
 def test_opted_out_nodes_are_refused(kubernetes_cluster: Cluster, actuator: Kubernetes, node: str) -> None:
     """The label is the operator's word."""
     kubernetes_cluster.kubectl("label", "node", node, "foreshock.dev/opt-out=true")

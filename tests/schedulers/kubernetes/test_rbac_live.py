@@ -15,7 +15,7 @@ from schedulers.kubernetes.actuator import Kubernetes
 from schedulers.kubernetes.client import ApiError
 from schedulers.reconcile.actuator import JobOrder, SchedulerAwayError
 
-from .live_orders import acting, bring, hold_of
+from .live_orders import acting, bring
 from .workload import await_running, create, pod
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("kubernetes")]
@@ -141,18 +141,3 @@ def test_no_right_is_needless(
     config = kubernetes_cluster.agent(tmp_path, account)
     with acting(config, evict=True, annotate_pods=True, identity=account) as actuator:
         assert missed(kubernetes_cluster, actuator, node) != []
-
-
-def test_where_pods_may_not_be_listed_a_held_node_counts_as_busy(
-    kubernetes_cluster: Cluster, tmp_path: Path, node: str
-) -> None:
-    """All else is told as it is."""
-    account = f"blind-{node}"
-    grant(kubernetes_cluster, account, ("ClusterRole foreshock", 2, "list"))
-    with acting(kubernetes_cluster.agent(tmp_path, account), identity=account) as actuator:
-        kubernetes_cluster.delete(LEASE)
-        assert bring(actuator, node, "cordon").result == "done"
-        hold = hold_of(actuator, node)
-        assert (hold.action, hold.is_busy) == ("cordon", True)
-        assert bring(actuator, node, "release").result == "done"
-        assert not hold_of(actuator, node).is_busy
