@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from cli.console.errors import Failure, indented, print_traceback
-from cli.console.output import log_to_stderr
+from cli.console.output import log_to_stderr, print_text
 from cli.console.secret_arguments import hide_passwords
 
 # name: module under `cli` that holds a click command or group of the same name (with - for _).
@@ -127,7 +127,7 @@ def _broken_off(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("Broken off", err=True)
+        print_text("Broken off", err=True)
         ctx.exit(128 + signal.SIGINT)
 
 

@@ -137,6 +137,8 @@ class NatsTransport:
         """Let go of the connection and end the thread."""
         self._drop()
         if self._loop is not None and self._thread is not None:
+            with suppress(Exception):  # it has a limit: what does not end by then is left
+                self._run(_end_tasks())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -166,6 +168,15 @@ class NatsTransport:
         if client is not None:
             with suppress(Exception):  # it was broken: nothing is left to close
                 self._run(client.close())
+
+
+async def _end_tasks() -> None:
+    """End what nobody waits for any more: a message whose time was over may still be on its way."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        if not task.cancelling():  # one that is letting go of its connection goes on with that
+            task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 async def connect(url: str, access: ServerAccess, **options: Any) -> Any:

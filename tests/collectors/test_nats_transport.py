@@ -1,5 +1,6 @@
 """Batches through a real NATS JetStream: accepted once they are on its disk, stored once whatever dies."""
 
+import asyncio
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from real.nats import Nats, nats
 from real.patience import patience
 from real.programs import stop, wait_for
 
+from collectors.ship import nats_transport
 from collectors.ship.nats_transport import NatsTransport, _secrets_of, node_of, subjects_of, token_of
 from collectors.ship.transport import ServerAccess, make_client
 from store.tables import schema
@@ -108,6 +110,26 @@ def test_a_credentials_file_that_is_not_there_is_an_answer(tmp_path: Path) -> No
     client = NatsTransport("nats://127.0.0.1:1", ServerAccess(token_file=tmp_path / "none.creds", timeout_s=2))
     assert "none.creds" in client.post(EVENTS, [event(1)]).text
     client.close()
+
+
+def test_a_message_that_nobody_waits_for_any_more_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was destroyed with its loop, whenever Python came by it: in another test, as an error of that one."""
+    ended: list[str] = []
+
+    async def hang(*_given: Any, **_options: Any) -> Any:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            for _ in range(100):  # as a connection takes its time to close
+                await asyncio.sleep(0.005)
+            ended.append("in its loop")
+
+    monkeypatch.setattr(nats_transport, "connect", hang)
+    client = NatsTransport("nats://127.0.0.1:1", ServerAccess(timeout_s=0.3))
+    assert client.post(EVENTS, [event(1)]).status == 0
+    assert ended == []
+    client.close()
+    assert ended == ["in its loop"]
 
 
 @pytest.fixture
