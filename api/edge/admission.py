@@ -345,7 +345,7 @@ class Edge:
         """Refuse a body before any work on it, where its token speaks for one node alone, which sent too many records.
 
         Raises:
-            Problem: 429.
+            Problem: 429; 503 at /alerts.
         """
         node, caller = (getattr(request.state, name, None) for name in ("node", "caller"))
         if node is not None and self.nodes.limits.bytes_per_s:
@@ -355,16 +355,17 @@ class Edge:
         if wait_s <= 0:
             return
         node, what = sent
-        self.limiter.give_back(request.state.caller, getattr(request.state, "body_bytes", 0))
+        if getattr(request.state, "node", None) is None:  # others share the token: it is none of theirs
+            self.limiter.give_back(request.state.caller, getattr(request.state, "body_bytes", 0))
         self.metrics.shed.labels("node_rate").inc()
         detail = f"too many {what} of node {str(node)[:80]!r}: send less, or raise `limits` on the server"
-        raise Problem(429, detail, {"Retry-After": whole_seconds(wait_s)})
+        raise too_much(request, detail, whole_seconds(wait_s))
 
     def charge_nodes(self, request: Request, nodes: Iterable[str | None], what: str = RECORDS) -> None:
         """Count the records of a body, each for its node: of those that share a token none takes the others' share.
 
         Raises:
-            Problem: 429, a node sends too much; its request counts for the token as none.
+            Problem: 429, a node sends too much; for a token that others share its request counts as none.
         """
         caller = getattr(request.state, "caller", None)
         if caller is None or not self.nodes.limits.bytes_per_s:

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
@@ -69,7 +69,8 @@ def begun(site: Running, node: str, size: int, sent: int) -> Iterator[socket.soc
         peer.settimeout(60)
         head = f"POST /api/v1/events HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: {size}\r\n"
         head += f"Authorization: Bearer secret of {node}\r\n\r\n"
-        peer.sendall(head.encode() + b" " * sent)
+        with suppress(ConnectionError):  # who is refused on the way need not read on
+            peer.sendall(head.encode() + b" " * sent)
         yield peer
 
 
@@ -104,6 +105,7 @@ def test_bodies_of_one_node_do_not_take_all_room_for_bodies(site: Running) -> No
 
         wait_for("one of them is refused", answered)
         assert [answer for answer in refused if answer and b" 429 " not in answer.split(b"\r\n")[0]] == []
+        assert 'foreshock_shed_total{reason="node_share"} 1.0' in site.text("/metrics")
         assert status(site, "gpu-002", fault("gpu-002", 1)) == 200
 
 
@@ -131,3 +133,16 @@ def test_records_of_one_node_are_counted_whatever_way_they_come(engine: sa.Engin
         beats = client.post("/api/v1/heartbeats", json=[beat("gpu-001")], headers=bearer("secret of gpu-001"))
         assert beats.status_code == 200
         assert send(fault("gpu-002", 1), "events", "gpu-002") == 200
+
+
+def test_what_is_refused_of_a_node_s_own_token_counts_for_it(engine: sa.Engine) -> None:
+    """Nobody shares the token: who goes on after a refusal comes to the end of its requests, too."""
+    limits = replace(LIMITS, node_records_per_s=0.0001, requests_per_s=0.001, burst_s=20_000)  # 2 records, 20 requests
+    with made_client(engine, (own("gpu-001"),), limits) as client:
+        told = [
+            client.post("/api/v1/events", content=fault("gpu-001", number), headers=bearer("secret of gpu-001"))
+            for number in range(24)
+        ]
+        assert [answer.status_code for answer in told] == [200] * 3 + [429] * 21
+        assert "too many records" in told[19].json()["detail"]
+        assert "too many requests" in told[20].json()["detail"]
