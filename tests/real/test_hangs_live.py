@@ -39,7 +39,8 @@ def test_the_dumps_of_those_that_wait_name_the_rank_that_wrote_none(tmp_path: Pa
         job.stop_rank(1)
         watch.until(lambda _events: len(list((tmp_path / "dumps").glob("nccl_trace_rank_*"))) == 3, patience(90))
         events = watch.until(lambda events: bool(named(events, "rank_missing")), patience(30))
-        assert set(named(events, "rank_missing")) == {1}
+        told = {path.name: path.stat().st_mtime for path in (tmp_path / "dumps").iterdir()}
+        assert set(named(events, "rank_missing")) == {1}, f"{told}, {watch.sent} events sent, last look: {events}"
 
 
 def test_two_sidecars_and_a_server_name_the_stopped_rank_first_and_close_it_when_it_goes_on(tmp_path: Path) -> None:
