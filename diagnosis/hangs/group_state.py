@@ -146,16 +146,19 @@ class GroupState:
         size = self.world or world
         return frozenset(range(size)) if size is not None and is_default(self.name) else frozenset()
 
-    def silent(self, world: int | None) -> set[int]:
-        """Members that nobody has reported of while the others did."""
+    def silent(self, world: int | None, heard: Collection[int] = ()) -> set[int]:
+        """Members that nobody has reported of while the others did; `heard` are the ranks that any group heard of."""
         everyone = self.all_ranks(world)
         if len(self.reported) < 2 and len(everyone) > 2:
             return set()
         spoken = self.reported | self.absent | self.stopped | self.waiting
-        if not everyone and is_default(self.name) and len(self.reported) >= _LEAST_OF_GAP:
-            gap = set(range(max(spoken) + 1)) - spoken  # nobody says how many there are: one that is left out is seen
-            return gap if len(gap) <= max(1, _MOST_OF_GAP * len(spoken)) else set()
-        return set(everyone - spoken)
+        if everyone or not is_default(self.name):
+            return everyone - spoken
+        spoken |= set(heard)  # in its first step a rank may wait elsewhere, and never have entered this group
+        if len(spoken) < _LEAST_OF_GAP:
+            return set()
+        gap = set(range(max(spoken) + 1)) - spoken  # nobody says how many there are: one that is left out is seen
+        return gap if len(gap) <= max(1, _MOST_OF_GAP * len(spoken)) else set()
 
 
 def is_default(name: str) -> bool:

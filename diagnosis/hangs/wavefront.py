@@ -70,7 +70,7 @@ def _silent(clear: Sequence[GroupState], waits: set[int], world: int | None) -> 
         return found  # one that this group does not hear of may be among those that the other did not name
     heard = waits.union(*(group.reported for group in clear)) if clear else waits
     for group in clear:
-        gone = group.silent(world) - heard
+        gone = group.silent(world, heard) - heard
         everyone = group.all_ranks(world) or group.reported
         if gone and len(gone) <= _MOST_SILENT * len(everyone):
             for rank in gone:

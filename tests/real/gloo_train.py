@@ -2,10 +2,10 @@
 
     python gloo_train.py FOLDER WORLD TIMEOUT_S DUMP_S      PyTorch is loaded once; the ranks' process ids: FOLDER/pids
 
-`FOLDER/slow` says who works how much longer, and may change: `3 1.5 0` rank 3, `all 2 0` every rank, `none 1 0.2` each
-rank's steps by chance (the spread of the logarithm). A rank whose step lasts DUMP_S
-seconds writes its flight recorder's dump to FOLDER/dumps, as NCCL's watchdog does while the rank still waits: gloo
-itself writes none, and after a failure its dump calls the failed collective completed.
+FOLDER/stepped-RANK is there when a rank has done its first step. FOLDER/slow says who works how much longer, and may
+change: `3 1.5 0` rank 3, `all 2 0` every rank, `none 1 0.2` each rank's steps by chance (the spread of the logarithm).
+A rank whose step lasts DUMP_S seconds writes its flight recorder's dump to FOLDER/dumps, as NCCL's watchdog does while
+the rank still waits: gloo itself writes none, and after a failure its dump calls the failed collective completed.
 """
 
 import os
@@ -91,6 +91,8 @@ def train(folder: Path, rank: int, world: int, timeout_s: float) -> None:
                 dist.all_reduce(model.weight.grad)
             step += 1
             hook.step(step)
+            if step == 1:
+                (folder / f"stepped-{rank}").touch()
         hook.close()
     except RuntimeError as error:
         print(f"[rank{rank}]: RuntimeError: {error}", flush=True)  # noqa: T201  # as Python does

@@ -113,7 +113,7 @@ class TorchJob:
         self._ranks = [int(pid) for pid in (self.folder / "pids").read_text().split()]
 
     def _trains(self) -> bool:
-        return len(list(self.folder.glob("node-*/gloo.rank*"))) == self.world and (self.folder / "gloo.jsonl").exists()
+        return len(list(self.folder.glob("stepped-*"))) == self.world
 
     def _ended(self) -> bool:
         return self._launcher is not None and self._launcher.poll() is not None

@@ -213,6 +213,17 @@ def test_a_gap_in_the_ranks_is_seen_where_nobody_says_how_many_there_are(
     assert (found.attributes["rank"], found.node, found.device.index) == (missing, node, gpu)
 
 
+def test_a_rank_that_hangs_in_the_first_step_is_seen_though_its_partner_never_entered_the_group_of_all() -> None:
+    """As gloo's dumps told it when a rank was stopped before its first step: rank 0 waits for it in their own group."""
+    reports = [
+        wait("1", ranks="0", last_enqueued=1, last_completed=-1),
+        wait("2", ranks="2-3", last_enqueued=1, last_completed=1),
+        wait("0(default_pg)", ranks="2-3", last_enqueued=1, last_completed=-1),
+    ]
+    (found,) = stuck_ranks(reports, placed(4))
+    assert (found.attributes["rank"], found.attributes["how"], found.node) == (1, "silent", "gpu-002")
+
+
 def test_many_gaps_tell_nothing() -> None:
     """Every second rank prints its errors elsewhere."""
     assert stuck_ranks([wait("0(default_pg)", ranks="0-62/2", last_enqueued=6, last_completed=5)], placed(8)) == []
