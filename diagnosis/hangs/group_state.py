@@ -153,7 +153,7 @@ class GroupState:
             return set()
         spoken = self.reported | self.absent | self.stopped | self.waiting
         if everyone or not is_default(self.name):
-            return everyone - spoken
+            return set(everyone - spoken)
         spoken |= set(heard)  # in its first step a rank may wait elsewhere, and never have entered this group
         if len(spoken) < _LEAST_OF_GAP:
             return set()
