@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from cli.commands.ingest import ingest_archive
-from simulator.mechanisms.registry import mechanisms_of
+from simulator.mechanisms.registry import MECHANISMS, mechanisms_of
 from simulator.output.archive import write_archive
 from simulator.output.truth import hidden_chances
 from simulator.simulation import simulate
@@ -75,7 +75,10 @@ def worlds_of(names: Iterable[str], nodes: int, days: int, seed: int) -> list[Wo
     for name in dict.fromkeys(names):
         mechanisms = WORLDS[name] if name in WORLDS else tuple(name.split("+"))
         mechanisms_of(mechanisms)
-        found.append(World(name, mechanisms, nodes, days, seed * 100 + places.get(name, len(places))))
+        own = seed * 100 + places.get(name, len(places))
+        if name not in places:  # by what it is joined of, in any order
+            own += _FURTHER * sum(1 << place for place, one in enumerate(MECHANISMS) if one in mechanisms)
+        found.append(World(name, mechanisms, nodes, days, own))
         found[-1].settings()
     return found
 

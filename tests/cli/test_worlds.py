@@ -39,6 +39,14 @@ def test_every_world_names_mechanisms_that_there_are() -> None:
     assert sum(bool(names) for names in WORLDS.values()) >= 8
 
 
+def test_every_world_has_a_seed_of_its_own() -> None:
+    """Those that are joined of other worlds, too; in which order they are named changes nothing."""
+    joined = ("ramps+bursts", "ramps+no_telemetry", "bursts+no_telemetry", "ramps+bursts+no_telemetry")
+    seeds = [world.seed for seed in (1, 2) for world in worlds_of((*WORLDS, *joined), 60, 36, seed)]
+    assert len(set(seeds)) == 2 * (len(WORLDS) + len(joined))
+    assert worlds_of(["bursts+ramps"], 60, 36, 1)[0].seed == worlds_of(["ramps+bursts"], 60, 36, 1)[0].seed
+
+
 def test_a_world_that_is_done_is_not_made_again(directory: Path, read: list[WorldRows]) -> None:
     """One of other settings is; half a world is made anew, and its archive is not kept."""
     world = read[1].world
