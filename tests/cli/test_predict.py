@@ -14,6 +14,8 @@ from fleet_store import day, fill, fill_trained
 
 from cli.console.output import progress_bar
 from cli.main import foreshock
+from predictor.hazard.prior import packaged
+from predictor.live.prior import ensure_prior
 from store.records.event import format_time
 from store.tables import schema
 
@@ -55,6 +57,18 @@ def test_train_then_score_then_the_riskiest_come_first(url: str, monkeypatch: py
     assert len(risks) == 5
     assert risks == sorted(risks, reverse=True)
     assert "HOLDOUT ROC AUC" in good("train", "--db", url)
+
+
+def test_where_too_little_is_learned_training_says_so_and_what_serves(engine: sa.Engine) -> None:
+    """Though the prior was there already, as on a site whose server ran before its history was loaded."""
+    fill(engine, nodes=24, days=8)
+    ensure_prior(engine, day(1), packaged())
+    told = good("train", "--db", str(engine.url)).splitlines()
+    serving = json.loads(good("models", "list", "--db", str(engine.url), "--json"))
+    assert {model["role"] for model in serving} == {"champion"}
+    for model in serving:
+        words = "too few outages to show that what is learned here is better"
+        assert f"{model['horizon_h']} h: {words}: {model['id']} serves" in told
 
 
 def test_scoring_the_past_with_a_later_model_is_noted(engine: sa.Engine) -> None:
