@@ -322,7 +322,7 @@ def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:
 
     Events that bear no time of their own stand at the moment of their receipt, years after an old archive's
     last record: where any other event is, they do not count. What one node alone tells of long ago does not, either.
-    Nor does what is yet to come of outages: planned work, an end of 2062 by a clock that was wrong.
+    Nor does what is yet to come: planned work, an end or a sample of 2062 by a clock that was wrong.
     """
     events, telemetry, outages = schema.events, schema.telemetry, schema.outages
     latest = datetime.now(UTC) + timedelta(days=1)  # a clock may be ahead a little
@@ -333,19 +333,24 @@ def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:
     begun = _begun(
         [
             *_earliest(connection, events.c.time, *own_time, said),
-            *_earliest(connection, telemetry.c.time),
+            *_earliest(connection, telemetry.c.time, telemetry.c.time <= latest),
             *_earliest(connection, outages.c.start, outages.c.start <= latest),
         ]
     )
     found = [begun, connection.scalar(dated.order_by(events.c.time.desc()).limit(1))]
-    for column in (outages.c.start, outages.c.end):
-        newest = sa.select(sa.func.max(column, type_=schema.UtcTime())).where(column <= latest)
-        found.append(connection.scalar(newest))
-    newest_hour = connection.scalar(sa.select(sa.func.max(telemetry.c.time, type_=schema.UtcTime())))
+    found += [_newest(connection, column, latest) for column in (outages.c.start, outages.c.end)]
+    newest_hour = _newest(connection, telemetry.c.time, latest)
     if newest_hour is not None:
         found.append(newest_hour + timedelta(hours=1))  # a roll-up speaks of its whole hour
     known = [moment for moment in found if moment is not None]
     return (begun or min(known), max(known)) if known else None
+
+
+def _newest(connection: sa.Connection, column: sa.Column[Any], latest: datetime) -> datetime | None:
+    newest: datetime | None = connection.scalar(
+        sa.select(sa.func.max(column, type_=schema.UtcTime())).where(column <= latest)
+    )
+    return newest
 
 
 def _earliest(
