@@ -105,7 +105,7 @@ def test_events_without_a_time_of_their_own_do_not_stretch_the_data(engine: sa.E
 
 
 def test_what_is_yet_to_come_does_not_stretch_the_data(any_engine: sa.Engine) -> None:
-    """An end and a sample by a wrong clock, planned work: no score is of that day, no training takes the years between."""
+    """An end and a sample by a wrong clock, planned work: no score and no training is of those years."""
     put(
         any_engine,
         [node("a")],
