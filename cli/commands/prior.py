@@ -58,6 +58,8 @@ def import_command(file: Path, url: str) -> None:
             found = parse_prior(stream.read(MOST_BYTES + 1))
     except PriorError as error:
         raise Failure(f"{file}: {error}") from error
+    except OSError as error:
+        raise Failure(f"{file} cannot be read: {error.strerror}") from error
     now = datetime.now(UTC)
     models = [prior_model(found, hours, now, NO_LOCAL) for hours in HORIZONS_H]
     engine = open_store(url)

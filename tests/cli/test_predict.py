@@ -81,6 +81,8 @@ def test_what_becomes_of_a_prior_is_said(engine: sa.Engine, tmp_path: Path) -> N
         "champion of 24 h",
         "champion of 168 h",
     ]
+    unreadable = run("prior", "import", "/proc/self/mem", "--db", url)
+    assert (unreadable.exit_code, "/proc/self/mem cannot be read: " in unreadable.stderr) == (2, True)
     assert all("of its failures are local" in line for line in good("prior", "update", "--db", url).splitlines())
 
 
