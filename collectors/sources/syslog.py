@@ -5,16 +5,20 @@
     syslog:0.0.0.0:6514#cert=...&key=...&clients=...&relay=loghost.example.org    that sender speaks of every host
 
 A line says which host it is of, and whoever reaches a port may say so. Therefore without TLS only this machine is
-heard, and with it a sender speaks of the one host that its certificate names (the first DNS name of `subjectAltName`,
-else the common name), unless it is a relay. Messages end at a line feed or bear their length before them (RFC 6587).
+heard, and of its users root, system daemons and the sidecar's own (`trust:` says otherwise). With TLS a sender speaks
+of the one host that its certificate names (the first DNS name of `subjectAltName`, else the common name), unless it is
+a relay. Messages end at a line feed or bear their length before them (RFC 6587).
 Syslog over TCP has no receipts: what is under way when either side ends is lost.
 """
 
+import ipaddress
 import logging
+import os
 import re
 import resource
 import socket
 import ssl
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,7 +30,7 @@ from typing import Any
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import Decoder, number
-from collectors.trust import trust_of
+from collectors.trust import FIRST_USER, trust_of
 from parsers.registry import PARSERS, make_parser
 from parsers.text.parser import MAX_LINE, Context, clean
 from store.records.event import Event
@@ -42,6 +46,7 @@ _QUIET_S = 0.05
 _TLS = ("cert", "key", "clients")
 _LENGTH = re.compile(rb"(\d{1,7}) (?=<)")
 _MAYBE_LENGTH = re.compile(rb"\d{0,7} ?")
+_ESTABLISHED = "01"
 _END = re.compile(rb"[\n\x00]")
 _LOG = logging.getLogger("foreshock.sidecar")
 
@@ -239,6 +244,11 @@ class SyslogCollector:
                 return
             self._drop(unknown)
         connection.setblocking(False)
+        if not self._files and self._settings.trust is None and not is_daemon(connection):
+            self._refused["writer"] += 1
+            _LOG.warning("%s: a user's program was refused: say `trust:` where users may send", self.spec)
+            connection.close()
+            return
         node = None if self._settings.hosts == "many" else self._settings.node
         if self._files:
             try:
@@ -321,6 +331,28 @@ class SyslogCollector:
         self._take(sender)
         with suppress(OSError):
             sender.socket.close()
+
+
+def is_daemon(connection: socket.socket) -> bool:
+    """Whether the other end of a connection on this machine is held by root, a system user or the sidecar's own.
+
+    The kernel's table names each socket's user, but root for one that nobody holds any more: that end is no daemon's.
+    """
+    peer, own = (_as_in_table(address) for address in (connection.getpeername(), connection.getsockname()))
+    table = Path("/proc/net/tcp6" if connection.family == socket.AF_INET6 else "/proc/net/tcp")
+    try:
+        rows = [row.split() for row in table.read_text(encoding="ascii").splitlines()[1:]]
+    except OSError:
+        return False
+    users = [int(row[7]) for row in rows if row[1:4] == [peer, own, _ESTABLISHED] and row[9] != "0"]
+    return bool(users) and (users[0] < FIRST_USER or users[0] == os.geteuid())
+
+
+def _as_in_table(address: tuple[Any, ...]) -> str:
+    """`0100007F:1414` for ("127.0.0.1", 5140): words as the machine keeps them."""
+    packed = ipaddress.ip_address(str(address[0]).partition("%")[0]).packed
+    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{address[1]:04X}"
 
 
 def _of(event: Event, node: str) -> Event:

@@ -255,6 +255,6 @@ def test_a_message_of_several_lines_is_one() -> None:
     with listening("127.0.0.1:0") as source:
         with socket.create_connection(("127.0.0.1", source.port)) as sender:
             sender.sendall(b"%d %s" % (len(forged), forged) + line("gpu-1") + b"\n")
-        (event,) = heard(source, lambda events: bool(events))
+            (event,) = heard(source, lambda events: bool(events))
     assert event.time is not None
     assert event.time.second == 0
