@@ -43,6 +43,7 @@ _OTHERS_DESCRIPTORS = 256
 _CHUNK, _MOST_CHUNKS = 64 * 1024, 16
 _HANDSHAKE_S = 10.0
 _QUIET_S = 0.05
+_COMPLAINT_S = 60.0
 _TLS = ("cert", "key", "clients")
 _LENGTH = re.compile(rb"(\d{1,7}) (?=<)")
 _MAYBE_LENGTH = re.compile(rb"\d{0,7} ?")
@@ -164,6 +165,7 @@ class SyslogCollector:
         self._senders: dict[int, _Sender] = {}
         self._events: list[Event] = []
         self._errors, self._refused = 0, Counter[str]()
+        self._complained = -_COMPLAINT_S
 
     @property
     def port(self) -> int:
@@ -238,7 +240,7 @@ class SyslogCollector:
         if len(self._senders) >= self._most:
             # Who has not shown a certificate yet goes first: a stranger keeps no place from a node of the site's.
             unknown = next((place for place, sender in self._senders.items() if sender.until is not None), None)
-            _LOG.warning("%s: more than %d senders at once: one was sent away", self.spec, self._most)
+            self._complain("more than %d senders at once: one was sent away", self._most)
             if unknown is None:
                 connection.close()
                 return
@@ -246,7 +248,7 @@ class SyslogCollector:
         connection.setblocking(False)
         if not self._files and self._settings.trust is None and not is_daemon(connection):
             self._refused["writer"] += 1
-            _LOG.warning("%s: a user's program was refused: say `trust:` where users may send", self.spec)
+            self._complain("a user's program was refused: say `trust:` where users may send")
             connection.close()
             return
         node = None if self._settings.hosts == "many" else self._settings.node
@@ -260,6 +262,13 @@ class SyslogCollector:
             connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         until = time.monotonic() + _HANDSHAKE_S if self._files else None
         self._senders[connection.fileno()] = _Sender(connection, node, self._decoder(node), until=until)
+
+    def _complain(self, text: str, *about: object) -> None:
+        """Once a minute: whoever reaches the port could fill the log. The counters count each."""
+        now = time.monotonic()
+        if now - self._complained >= _COMPLAINT_S:
+            self._complained = now
+            _LOG.warning(f"%s: {text}", self.spec, *about)
 
     def _decoder(self, node: str | None) -> Decoder:
         context = Context(node=node, until=datetime.now(UTC), zone=self._settings.zone, trust=self._trust)
@@ -281,7 +290,7 @@ class SyslogCollector:
         except OSError as error:
             if isinstance(error, ssl.SSLError) and sender.until is not None:
                 self._refused["writer"] += 1
-                _LOG.warning("%s: a sender was refused: %s", self.spec, error.reason or error)
+                self._complain("a sender was refused: %s", error.reason or error)
             self._drop(descriptor)
         return lines
 

@@ -58,12 +58,14 @@ def heard(source: SyslogCollector, senders: list[tuple[int, str, str]]) -> tuple
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_a_user_of_the_machine_speaks_for_no_node(host: str) -> None:
+def test_a_user_of_the_machine_speaks_for_no_node(host: str, caplog: pytest.LogCaptureFixture) -> None:
     """Not one that stays, nor one that is gone before anybody looks whose it is; root's daemon is heard."""
     source = SyslogCollector(f"syslog:{host}:0".removeprefix("syslog:"), SourceSettings(node="loghost", hosts="many"))
     source.open(None)
     found = heard(source, [(USER, "gpu-001", "stays"), (USER, "gpu-002", "goes"), (0, "gpu-003", "stays")])
     assert found == (["gpu-003"], Counter(writer=2))
+    (told,) = caplog.messages  # not one for each: a user could fill the log
+    assert told.endswith("a user's program was refused: say `trust:` where users may send")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
