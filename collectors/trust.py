@@ -40,7 +40,7 @@ _SHARED_LOGS = frozenset(
 _SHARED_ENDINGS = (".out", ".err", ".stdout", ".stderr")
 _SHARED_FOLDERS = ("/log/containers/", "/log/pods/", "/docker/containers/")
 # Users begin here (login.defs: UID_MIN).
-_FIRST_USER = 1000
+FIRST_USER = 1000
 _SOURCES: dict[str, tuple[Trust, str]] = {
     "kmsg": ("kernel", "the kernel's own ring: only root can write to it"),
     "journal": ("kernel", "the journal's records of the kernel, and of root's daemons: checked one by one"),
@@ -171,10 +171,10 @@ def other_writer(path: Path) -> str | None:
         status = path.stat()
     except OSError:
         return None
-    if status.st_uid >= _FIRST_USER and status.st_uid != os.geteuid():
+    if status.st_uid >= FIRST_USER and status.st_uid != os.geteuid():
         return f"user {status.st_uid} owns it"
     if status.st_mode & stat.S_IWOTH:
         return "every user may write it"
-    if status.st_mode & stat.S_IWGRP and status.st_gid >= _FIRST_USER and status.st_gid != os.getegid():
+    if status.st_mode & stat.S_IWGRP and status.st_gid >= FIRST_USER and status.st_gid != os.getegid():
         return f"group {status.st_gid} may write it"
     return None

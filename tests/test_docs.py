@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import COMMANDS, foreshock
-from parsers.registry import PARSERS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -26,11 +25,6 @@ def test_every_command_explains_itself(command: str) -> None:
     result = CliRunner().invoke(foreshock, [command, "--help"])
     assert result.exit_code == 0, result.output
     assert len(result.output.splitlines()) > 4
-
-
-def test_the_readme_counts_the_formats() -> None:
-    """As many as there are."""
-    assert f"| {len(PARSERS)} [formats](docs/formats.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -165,7 +165,7 @@ def _print_report(report: dict[str, Any]) -> None:
         f"within {report['horizon_h']} h; {len(report['folds'])} folds, purge {report['purge_h']} h"
     )
     if report["positives"] < _TELLING:
-        print_text(f"of fewer than {_TELLING} such rows the figures say little: load a longer history or more nodes")
+        print_text(f"with fewer than {_TELLING} such rows the figures say little: load a longer history or more nodes")
     rankings = {"model": report, **report["baselines"]}
     rows = [
         {
@@ -177,7 +177,9 @@ def _print_report(report: dict[str, Any]) -> None:
     ]
     print_table(rows, list(rows[0]))
     if report["lists"]:
+        held = f"how many hold one that fails within {report['horizon_h']} h, and how many the scores said"
         print_text()
+        print_text(f"lists of the riskiest nodes: {held}")
         print_table(report["lists"], ["nodes", "lists", "hit", "share", "low", "high", "said", "failing"])
     if classes := report.get("lead_time_h_by_class"):
         print_text()

@@ -6,6 +6,8 @@ import asyncio
 import importlib.util
 import os
 import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,11 @@ from cli.queue.nats_stream import StreamSettings
 from cli.replay.clock import real_clock
 from collectors.ship.transport import ServerAccess
 from parsers.site_rules.rules import RulesFile, no_rules
+from store.visible_text import visible_exposition
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from cli.queue.consumer import Consumer
 
 _STOP_S = 5.0
@@ -58,8 +63,6 @@ _STOP_S = 5.0
 @click.option("--config", "file", type=click.Path(path_type=Path), help="YAML file: rules, body limit.")
 def consume(url: str, queue: str, port: int | None, file: Path | None, **given: object) -> None:
     """Store the batches that sidecars publish through NATS JetStream. Any number may run side by side."""
-    from prometheus_client import start_http_server
-
     from api.server.heartbeats import HeartbeatWriter
     from api.server.state import State
     from cli.config.server import load_settings
@@ -87,7 +90,9 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
     )
     consumer = Consumer(state, wanted)
     if port is not None:
-        start_http_server(port, addr=str(given["listen"]), registry=state.metrics.registry)
+        from collectors.agent.metrics_server import MetricsServer
+
+        MetricsServer(_Figures(state.metrics.registry), str(given["listen"]), port)
     state.names.refresh_at_start(state.engine, state.settings.inventory)
     failed = state.metrics.failures.labels("heartbeats").inc
     writer = HeartbeatWriter(state.heartbeats, state.engine, failed, state.refresh_names)
@@ -99,6 +104,23 @@ def consume(url: str, queue: str, port: int | None, file: Path | None, **given: 
     finally:
         writer.stop(_STOP_S)
         state.engine.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """The consumer's own counters; it has no sources that could wait."""
+
+    registry: CollectorRegistry
+
+    def page(self) -> bytes:
+        """As Prometheus reads them."""
+        from prometheus_client import generate_latest
+
+        return visible_exposition(generate_latest(self.registry))
+
+    def blocked_sources(self) -> Sequence[str]:
+        """None."""
+        return ()
 
 
 async def _until_reported(consumer: Consumer, queue: str, access: ServerAccess) -> None:

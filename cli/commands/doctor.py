@@ -179,12 +179,14 @@ def server_tokens(file: Path) -> Check:
     from cli.config.tokens import unbound
 
     try:
-        names = unbound(load_settings(file, os.environ).tokens)
+        tokens = load_settings(file, os.environ).tokens
     except Failure as error:
         return Check("tokens", "wrong", error.message)
-    if names:
+    if names := unbound(tokens):
         detail = f"{', '.join(names)} may report faults of every node: write `node:` there (docs/tokens.md)"
         return Check("tokens", "wrong", detail)
+    if not tokens:
+        return Check("tokens", "ok", f"{file} has none; `foreshock token list` shows those of the database")
     return Check("tokens", "ok", f"{file}: each says of which nodes it speaks")
 
 

@@ -56,7 +56,8 @@ def reasons_sentence(told: dict[str, Any]) -> str:
     """How the reasons were judged, in one sentence, and what to do where something is amiss."""
     text = (
         f"{told['outages']} outages of {told['reasons']} reasons: {told['planned']} planned; {told['by_nothing']} "
-        "whose reason no row knows count as failures of unknown cause (`outage_reasons` of the configuration)"
+        "with a reason that no row names, taken as failures of unknown cause (`outage_reasons` of the configuration "
+        "adds rows)"
     )
     stale = told["stale"]
     return f"{text}; {stale} are stored as judged before: `foreshock outages --judge-again`" if stale else text

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 
+# The words of a model's `why` (`predictor/learning/choice.py`): it was made in a training that could show nothing.
+_TOO_FEW = "too few outages"
+
+
 class Moment(click.ParamType[datetime]):
     """A time in RFC 3339 as a command takes it."""
 
@@ -57,7 +61,7 @@ def train(url: str, until: datetime | None, as_json: bool, background: tuple[int
     from predictor.live.training import TrainSettings
     from predictor.live.training import train as learn
     from predictor.model.forest import ModelError
-    from store.models.registry import list_models
+    from store.models.registry import list_models, serving_model
 
     settings = TrainSettings(
         chosen["window_days"], role=chosen["role"], by=person() if background is None else give_way(*background)
@@ -72,6 +76,9 @@ def train(url: str, until: datetime | None, as_json: bool, background: tuple[int
         raise Failure(str(error)) from error
     with engine.connect() as connection:
         rows = [_row(model) for name in names for model in list_models(connection, ident=name)]
+        for row in rows:
+            serves = serving_model(connection, row["horizon_h"])
+            row["serves"] = None if serves is None else serves.id
     if as_json:
         print_json(rows)
         return
@@ -81,6 +88,10 @@ def train(url: str, until: datetime | None, as_json: bool, background: tuple[int
     print_table(rows, [*columns, "holdout_roc_auc", "holdout_average_precision"])
     for row in rows:
         print_text(f"{row['model']}: {row['why']}")
+        if row["kind"] == "prior" and _TOO_FEW not in row["why"]:
+            print_text(
+                f"{row['horizon_h']} h: {_TOO_FEW} to show that what is learned here is better: {row['serves']} serves"
+            )
 
 
 def _row(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,19 @@
 """`foreshock prior export|import|update`: what clusters taught about signs, handed on without an event or a name."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, print_text
 from cli.console.store import open_store
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 
 @click.group()
@@ -52,10 +58,12 @@ def import_command(file: Path, url: str) -> None:
             found = parse_prior(stream.read(MOST_BYTES + 1))
     except PriorError as error:
         raise Failure(f"{file}: {error}") from error
+    except OSError as error:
+        raise Failure(f"{file} cannot be read: {error.strerror}") from error
     now = datetime.now(UTC)
     models = [prior_model(found, hours, now, NO_LOCAL) for hours in HORIZONS_H]
-    for name in register_priors(open_store(url), models, now):
-        print_text(name)
+    engine = open_store(url)
+    _tell(engine, register_priors(engine, models, now))
 
 
 @prior.command("update")
@@ -66,9 +74,19 @@ def update_command(url: str) -> None:
     from predictor.hazard.prior import packaged
     from predictor.live.prior import update_prior
 
+    engine = open_store(url)
     try:
-        names = update_prior(open_store(url), packaged(), datetime.now(UTC))
+        names = update_prior(engine, packaged(), datetime.now(UTC))
     except NoDataError as error:
         raise Failure(str(error)) from error
-    for name in names:
-        print_text(name)
+    _tell(engine, names)
+
+
+def _tell(engine: sa.Engine, names: list[str]) -> None:
+    """Each model, its role, and why it has that."""
+    from store.models.registry import list_models
+
+    with engine.connect() as connection:
+        rows = [row for name in names for row in list_models(connection, ident=name)]
+    for row in rows:
+        print_text(f"{row['id']}: {row['role']} of {row['horizon_h']} h; {row['why']}")

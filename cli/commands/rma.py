@@ -73,7 +73,7 @@ def _packed(url: str, about: dict[str, Any], sign: Signer | None) -> tuple[Evide
         found = node_evidence(connection, node, about["since"], made, about["device"])
         head = audit_head(connection)
     if found is None:
-        raise Failure(f"no node {node!r} is known: `foreshock health` lists them")
+        raise Failure(f"no node {node!r} is known: `foreshock score` lists those in service, the page Cluster all")
     told = {name: format_time(value) if isinstance(value, datetime) else value for name, value in about.items()}
     pack = evidence_pack(found, told, made, head, sign)
     records = {kind: len(rows) for kind, rows in found.rows.items()}

@@ -64,7 +64,7 @@ def new_command(name: str, scopes: tuple[str, ...], node: str | None, url: str, 
     print_text(secret)
     until = "" if made.expires is None else f", until {format_time(made.expires)}"
     what = f"token {made.name}: {', '.join(made.scopes)} for node {made.node}{until}"
-    print_text(f"{what}; keep the line above, it is shown this once", err=True)
+    print_text(f"{what}; keep its text, which is shown this once", err=True)
     if made.node != "*" and (refused := sorted(_OF_ALL.intersection(made.scopes))):
         print_text(f"{' and '.join(refused)} concern every node: they are refused to a token of some", err=True)
 

@@ -281,7 +281,9 @@ def _webhook(table: dict[str, Any], place: str) -> WebhookSettings:
         table["url"] = secret_file(str(table.pop("url_file")), f"{place}, url_file")
     settings = fill(WebhookSettings, table, place)
     if not all(map(_is_web, (settings.url, settings.proxy or settings.url, settings.server or settings.url))):
-        raise Failure(f"{place}, url, proxy and server: expected http://... or https://...")
+        raise Failure(
+            f"{place}, url, proxy and server: expected http://... or https://..., without blanks or line breaks"
+        )
     bears_token = settings.format in _TOKEN_FORMATS or "@" in urlsplit(settings.url).netloc
     if bears_token and (why := clear_text(settings.url)) is not None:
         raise Failure(f"{place}, url: {why}")
@@ -308,7 +310,8 @@ def _check_words(words: Sequence[str], known: Sequence[str], place: str) -> None
 def _is_web(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_whole = url.isprintable() and " " not in url  # urlsplit passes over line breaks, which no request can hold
+        return is_whole and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets without an address, a port beyond 65535
         return False
 

@@ -18,6 +18,7 @@ from collectors.ship.transport import ServerAccess
 from wire.access.address import INSECURE_OPTION, token_opener
 
 _MOST_ERROR_BYTES = 65_536
+_CA_REMEDY = "name the authority that signed it with --ca-file, and the host as the certificate does"
 _PATH = click.Path(path_type=Path)
 _OPTIONS = (
     click.option(
@@ -93,6 +94,8 @@ def what_failed(error: Exception, server: str, access: ServerAccess) -> str:
     if isinstance(error, URLError):
         if isinstance(error.reason, ConnectionRefusedError):
             return f"--server {server}: nothing listens there: start it with `foreshock serve`, or correct --server"
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            return f"--server {server}: its certificate is refused ({error.reason.verify_message}): {_CA_REMEDY}"
         return f"--server {server}: {error.reason}"
     return f"--server {server}: {str(error) or type(error).__name__}"
 

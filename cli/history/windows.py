@@ -92,8 +92,8 @@ class HistoryReader:
         if not names:
             what = " that --match selects" if self.choice.selectors else f" that is known, among {len(found)}"
             raise Failure(
-                f"{self.server.access.url} has no metric{what} in this time: see --since, --until and its retention, "
-                "or select series with --match '{job=\"...\"}'"
+                f"{self.server.access.url} has no metric{what} in this time (hours that are over count, whole): see "
+                "--since, --until and its retention, or select series with --match '{job=\"...\"}'"
             )
         return names
 

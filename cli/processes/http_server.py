@@ -22,6 +22,8 @@ HEADERS_S = 20.0
 # The address and headers of one request; the parser has no limit of its own.
 MOST_HEADER_BYTES = 64 * 1024
 MOST_HEADERS = 200
+# A client of TLS that rests does not say goodbye: so long after the server's end began its connection is cut.
+_GOODBYE_S = 1.0
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -42,7 +44,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """More of a request: the rest of unfinished headers must come in time, however many pieces it comes in."""
-        if self._between and (self.cycle is None or self.cycle.response_complete):
+        if self._between and self.rests:
             self._unfinished = True  # an empty line is no request, but counts as the beginning of one
         super().data_received(data)
         if not self._unfinished:
@@ -52,6 +54,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._header_bytes += len(data)
         if self._header_bytes > MOST_HEADER_BYTES and not self.transport.is_closing():
             self.send_400_response("The headers are too long.")
+
+    @property
+    def rests(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or bool(self.cycle.response_complete)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
@@ -137,3 +144,14 @@ class Server(uvicorn.Server):
             self._member.say_ready()
         elif self.started and self.servers:
             print_text(f"API {shown(self.servers[0].sockets[0], self.config.ssl is not None)}")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what is asked, and wait for no connection on which nothing is."""
+        goodbye = asyncio.get_running_loop().call_later(_GOODBYE_S, self._cut_resting)
+        await super().shutdown(sockets)
+        goodbye.cancel()
+
+    def _cut_resting(self) -> None:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, PatientProtocol) and connection.rests:
+                connection.transport.abort()

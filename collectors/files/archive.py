@@ -350,7 +350,7 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
     events: list[Event] = []
     found_nodes: list[Node] = []
     topology = TopologyReport()
-    broken = unlike = None
+    broken = unlike = jobless = None
     xids: list[str] = []
     try:
         with part.path.open("rb") as file:
@@ -364,13 +364,14 @@ def read_part(part: ArchivePart, context: Context, rules: SiteRules = NO_RULES) 
             parser = make_parser(form, context, None if rules is NO_RULES else lambda: rules)
             signs = None if rules.patterns else PARSERS[form].signs  # a site's patterns may be in any line
             _take(events, _events(part, _noting(texts_of(part.path, signs), xids), parser, skip))
-            unlike = misread(form, lines_of(part.path)) if not events and not skips else None
+            if not events and not skips:
+                unlike, jobless = misread(form, lines_of(part.path)), _jobless(part)
     except ParseError as error:
         broken = str(error)
     except (ReadError, OSError) as error:
         broken = f"{error}: copy it anew"
     first_skip = skips[0] if skips else None
-    doubt = _undated(part, events, context.until) or _unread(part, events, xids) or _backward(part, events)
+    doubt = jobless or _undated(part, events, context.until) or _unread(part, events, xids) or _backward(part, events)
     timed = _timed(events, context.until)
     return PartRecords(timed, tuple(found_nodes), topology, len(skips), first_skip, broken, unlike, doubt)
 
@@ -453,6 +454,13 @@ def _undated(part: ArchivePart, events: Sequence[Event], otherwise: datetime | N
         f"none of its lines bears a time: its {len(events)} events count as of {otherwise:%Y-%m-%d %H:%M:%S}Z, the "
         f"archive's newest: write it anew with `{_ANEW}` or `dmesg --time-format iso`"
     )
+
+
+def _jobless(part: ArchivePart) -> str | None:
+    """What to say of a table of jobs whose rows tell of none: they are steps."""
+    if part.name != "jobs" or len(list(islice(filter(str.strip, lines_of(part.path)), 2))) < 2:
+        return None
+    return "it has rows, and none is of a job: steps are not read: write it anew with `sacct -a -X -P`"
 
 
 def _backward(part: ArchivePart, events: Sequence[Event]) -> str | None:

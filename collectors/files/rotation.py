@@ -24,6 +24,8 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 # With fewer bytes before the position a copy might be taken for one by chance: many logs begin alike.
 _LEAST_BYTES = 64
 _MOST_FILES = 1000
+# Below these the kernel makes what is read when it is read: such files have no length, or one that says nothing.
+_MADE_UP = frozenset({("proc",), ("sys",)})
 # So many copies and archives are searched for the bytes before a position; the newest ones first.
 _MOST_SEARCHED = 4
 _PACKED = f"(?:{'|'.join(map(re.escape, PACKED_SUFFIXES))})?"
@@ -54,6 +56,8 @@ def status_of(path: Path) -> os.stat_result | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         raise SourceError(f"{path} is no regular file: only a file can be read again from where one stood")
+    if path.resolve().parts[1:2] in _MADE_UP:
+        raise SourceError(f"{path} does not grow: read it with exec:FORMAT:cat {path}, the kernel's log with kmsg")
     return status
 
 

@@ -5,16 +5,20 @@
     syslog:0.0.0.0:6514#cert=...&key=...&clients=...&relay=loghost.example.org    that sender speaks of every host
 
 A line says which host it is of, and whoever reaches a port may say so. Therefore without TLS only this machine is
-heard, and with it a sender speaks of the one host that its certificate names (the first DNS name of `subjectAltName`,
-else the common name), unless it is a relay. Messages end at a line feed or bear their length before them (RFC 6587).
+heard, and of its users root, system daemons and the sidecar's own (`trust:` says otherwise). With TLS a sender speaks
+of the one host that its certificate names (the first DNS name of `subjectAltName`, else the common name), unless it is
+a relay. Messages end at a line feed or bear their length before them (RFC 6587).
 Syslog over TCP has no receipts: what is under way when either side ends is lost.
 """
 
+import ipaddress
 import logging
+import os
 import re
 import resource
 import socket
 import ssl
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,7 +30,7 @@ from typing import Any
 
 from collectors.collector import CollectorTurn, Position, SourceError, SourceSettings, Wake, split_options
 from collectors.decoder import Decoder, number
-from collectors.trust import trust_of
+from collectors.trust import FIRST_USER, trust_of
 from parsers.registry import PARSERS, make_parser
 from parsers.text.parser import MAX_LINE, Context, clean
 from store.records.event import Event
@@ -39,9 +43,11 @@ _OTHERS_DESCRIPTORS = 256
 _CHUNK, _MOST_CHUNKS = 64 * 1024, 16
 _HANDSHAKE_S = 10.0
 _QUIET_S = 0.05
+_COMPLAINT_S = 60.0
 _TLS = ("cert", "key", "clients")
 _LENGTH = re.compile(rb"(\d{1,7}) (?=<)")
 _MAYBE_LENGTH = re.compile(rb"\d{0,7} ?")
+_ESTABLISHED = "01"
 _END = re.compile(rb"[\n\x00]")
 _LOG = logging.getLogger("foreshock.sidecar")
 
@@ -159,6 +165,7 @@ class SyslogCollector:
         self._senders: dict[int, _Sender] = {}
         self._events: list[Event] = []
         self._errors, self._refused = 0, Counter[str]()
+        self._complained = -_COMPLAINT_S
 
     @property
     def port(self) -> int:
@@ -233,12 +240,17 @@ class SyslogCollector:
         if len(self._senders) >= self._most:
             # Who has not shown a certificate yet goes first: a stranger keeps no place from a node of the site's.
             unknown = next((place for place, sender in self._senders.items() if sender.until is not None), None)
-            _LOG.warning("%s: more than %d senders at once: one was sent away", self.spec, self._most)
+            self._complain("more than %d senders at once: one was sent away", self._most)
             if unknown is None:
                 connection.close()
                 return
             self._drop(unknown)
         connection.setblocking(False)
+        if not self._files and self._settings.trust is None and not is_daemon(connection):
+            self._refused["writer"] += 1
+            self._complain("a user's program was refused: say `trust:` where users may send")
+            connection.close()
+            return
         node = None if self._settings.hosts == "many" else self._settings.node
         if self._files:
             try:
@@ -250,6 +262,13 @@ class SyslogCollector:
             connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         until = time.monotonic() + _HANDSHAKE_S if self._files else None
         self._senders[connection.fileno()] = _Sender(connection, node, self._decoder(node), until=until)
+
+    def _complain(self, text: str, *about: object) -> None:
+        """Once a minute: whoever reaches the port could fill the log. The counters count each."""
+        now = time.monotonic()
+        if now - self._complained >= _COMPLAINT_S:
+            self._complained = now
+            _LOG.warning(f"%s: {text}", self.spec, *about)
 
     def _decoder(self, node: str | None) -> Decoder:
         context = Context(node=node, until=datetime.now(UTC), zone=self._settings.zone, trust=self._trust)
@@ -271,7 +290,7 @@ class SyslogCollector:
         except OSError as error:
             if isinstance(error, ssl.SSLError) and sender.until is not None:
                 self._refused["writer"] += 1
-                _LOG.warning("%s: a sender was refused: %s", self.spec, error.reason or error)
+                self._complain("a sender was refused: %s", error.reason or error)
             self._drop(descriptor)
         return lines
 
@@ -321,6 +340,28 @@ class SyslogCollector:
         self._take(sender)
         with suppress(OSError):
             sender.socket.close()
+
+
+def is_daemon(connection: socket.socket) -> bool:
+    """Whether the other end of a connection on this machine is held by root, a system user or the sidecar's own.
+
+    The kernel's table names each socket's user, but root for one that nobody holds any more: that end is no daemon's.
+    """
+    peer, own = (_as_in_table(address) for address in (connection.getpeername(), connection.getsockname()))
+    table = Path("/proc/net/tcp6" if connection.family == socket.AF_INET6 else "/proc/net/tcp")
+    try:
+        rows = [row.split() for row in table.read_text(encoding="ascii").splitlines()[1:]]
+    except OSError:
+        return False
+    users = [int(row[7]) for row in rows if row[1:4] == [peer, own, _ESTABLISHED] and row[9] != "0"]
+    return bool(users) and (users[0] < FIRST_USER or users[0] == os.geteuid())
+
+
+def _as_in_table(address: tuple[Any, ...]) -> str:
+    """`0100007F:1414` for ("127.0.0.1", 5140): words as the machine keeps them."""
+    packed = ipaddress.ip_address(str(address[0]).partition("%")[0]).packed
+    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{address[1]:04X}"
 
 
 def _of(event: Event, node: str) -> Event:

@@ -5,7 +5,7 @@ A year of a large fleet is millions of rows; making a frozen dataclass of each w
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -322,8 +322,10 @@ def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:
 
     Events that bear no time of their own stand at the moment of their receipt, years after an old archive's
     last record: where any other event is, they do not count. What one node alone tells of long ago does not, either.
+    Nor does what is yet to come: planned work, an end or a sample of 2062 by a clock that was wrong.
     """
     events, telemetry, outages = schema.events, schema.telemetry, schema.outages
+    latest = datetime.now(UTC) + timedelta(days=1)  # a clock may be ahead a little
     own_time = (events.c.source != "training", events.c.time != events.c.received)
     # What a program says without a node is anybody's word.
     said = events.c.node.is_not(None) | events.c.source.not_in(WORK)
@@ -331,18 +333,24 @@ def data_span(connection: sa.Connection) -> tuple[datetime, datetime] | None:
     begun = _begun(
         [
             *_earliest(connection, events.c.time, *own_time, said),
-            *_earliest(connection, telemetry.c.time),
-            *_earliest(connection, outages.c.start),
+            *_earliest(connection, telemetry.c.time, telemetry.c.time <= latest),
+            *_earliest(connection, outages.c.start, outages.c.start <= latest),
         ]
     )
     found = [begun, connection.scalar(dated.order_by(events.c.time.desc()).limit(1))]
-    for column in (outages.c.start, outages.c.end):
-        found.append(connection.scalar(sa.select(sa.func.max(column, type_=schema.UtcTime()))))
-    newest_hour = connection.scalar(sa.select(sa.func.max(telemetry.c.time, type_=schema.UtcTime())))
+    found += [_newest(connection, column, latest) for column in (outages.c.start, outages.c.end)]
+    newest_hour = _newest(connection, telemetry.c.time, latest)
     if newest_hour is not None:
         found.append(newest_hour + timedelta(hours=1))  # a roll-up speaks of its whole hour
     known = [moment for moment in found if moment is not None]
     return (begun or min(known), max(known)) if known else None
+
+
+def _newest(connection: sa.Connection, column: sa.Column[Any], latest: datetime) -> datetime | None:
+    newest: datetime | None = connection.scalar(
+        sa.select(sa.func.max(column, type_=schema.UtcTime())).where(column <= latest)
+    )
+    return newest
 
 
 def _earliest(

@@ -28,7 +28,7 @@ from store.database.connections import writing
 from store.models.registry import StoredModel, serving_model
 from store.records.score import ModelRole
 
-NO_LOCAL = "prior, no local outages yet"
+NO_LOCAL = "prior, nothing of this site is in it"
 # Time at risk is read twice a day: what is between is within the horizons of the rows before.
 _CADENCE_H = 12.0
 _MOST_NEGATIVES = 50_000

@@ -37,7 +37,7 @@ _THINNED_OVER = timedelta(hours=2)
 _AT_ONCE = 1_000
 _QUIET = "no sign of trouble in 28 days: the base rate of nodes like it"
 _REST = "the base rate, and everything else that raises or lowers it"
-_OF_PRIOR = " (as other clusters taught: a prior, few or no local outages yet)"
+_OF_PRIOR = " (as other clusters taught: a prior, with few or no outages of this site in it)"
 
 
 @dataclass(frozen=True, slots=True)

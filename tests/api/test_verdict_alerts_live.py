@@ -97,6 +97,7 @@ def test_a_verdict_is_an_alert_while_it_stands_though_alertmanager_was_away(tmp_
             assert alert["labels"]["verdict"] == verdict["id"]
             assert alert["labels"]["class"] == verdict["class"]
             assert verdict["reason"] in alert["annotations"]["summary"]
+            assert alert["annotations"]["summary"].count(verdict["name"]) == 1
             assert alert["status"]["state"] == "active"
 
 

@@ -84,6 +84,18 @@ def secured(tmp_path: Path, authority: Authority, client: str, *options: str) ->
         stop(process, signal.SIGTERM)
 
 
+def test_a_client_that_rests_does_not_hold_up_the_servers_end(tmp_path: Path, authority: Authority) -> None:
+    """As each sidecar does between two heartbeats: nobody waits for its goodbye, and no error is told."""
+    with secured(tmp_path, authority, "none") as server:
+        trust = ssl.create_default_context(cafile=authority.pem)
+        client = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=patience(10), context=trust)
+        client.request("GET", "/livez")
+        assert client.getresponse().read()
+        stop(server.process, signal.SIGTERM)
+        assert "graceful shutdown exceeded" not in server.log.read_text()
+        client.close()
+
+
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
 def test_nobody_passes_for_the_server_and_no_old_protocol_is_spoken(tmp_path: Path, authority: Authority) -> None:
     """A client that trusts another authority goes away; TLS 1.1 and plain HTTP get no answer; 1.2 and 1.3 do."""

@@ -179,6 +179,8 @@ def test_a_webhook_secret_may_lie_in_a_file(tmp_path: Path) -> None:
         ("schedulers: [{kind: smoke}]", ["schedulers[0], kind", "webhook"]),
         ("schedulers: [{kind: webhook, name: a, url: 'http://x'}]", ["missing", "secret"]),
         ("schedulers: [{kind: webhook, name: a, url: 'ftp://x', secret: " + SECRET + "}]", ["http://"]),
+        ('schedulers: [{kind: webhook, name: a, url: "http://x/\\r\\nA: b", secret: ' + SECRET + "}]", ["line breaks"]),
+        ("schedulers: [{kind: webhook, name: a, url: 'http://a b/', secret: " + SECRET + "}]", ["without blanks"]),
         ("schedulers: [{kind: webhook, name: a, url: 'http://x', secret: whsec_short}]", ["24 to 64 bytes"]),
         ("schedulers: [{kind: webhook, name: a, url: 'http://x', secret_file: /nowhere}]", ["/nowhere"]),
         ("schedulers: [{kind: webhook, name: a, url: 5, secret: " + SECRET + "}]", ["url", "text"]),

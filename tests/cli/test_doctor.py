@@ -98,5 +98,7 @@ def test_a_token_that_speaks_for_every_node_unasked_is_named(tmp_path: Path) -> 
     assert "shared may report faults of every node: write `node:`" in check.detail
     file.write_text(file.read_text().replace("[ingest]", '[ingest], node: "*"'))
     assert server_tokens(file).result == "ok"
+    file.write_text("mode: shadow")
+    assert "has none; `foreshock token list` shows" in server_tokens(file).detail
     file.write_text("tokens: [{name: shared}]")
     assert "sha256: expected 64 hex digits" in server_tokens(file).detail

@@ -176,6 +176,17 @@ def test_outages_that_end_before_they_begin_are_told_of(tmp_path: Path) -> None:
     assert told.startswith("Doubtful: outages.csv: 1 of its 3 outages end before they begin, the first in line 3: ")
 
 
+def test_a_table_of_steps_alone_is_told_of_and_one_of_no_jobs_is_not(tmp_path: Path) -> None:
+    """A `sacct` that was asked for steps gives a large file and no job; a quiet week gives the header."""
+    head = "JobID|JobName|State|Submit|Start|End|NNodes|NodeList|ExitCode\n"
+    step = "1.0|python|COMPLETED|2025-03-01T04:05:06|2025-03-01T04:05:06|2025-03-01T05:05:06|1|gpu-001|0:0\n"
+    (tmp_path / "jobs.csv").write_text(head + step)
+    told = ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'x.db'}").stderr
+    assert told.startswith("Doubtful: jobs.csv: it has rows, and none is of a job: steps are not read")
+    (tmp_path / "jobs.csv").write_text(head)
+    assert ingest(str(tmp_path), "--db", f"sqlite:///{tmp_path / 'y.db'}").stderr == ""
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_tables_of_slurm_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
     """Editors and shells of other systems write one, and lines that end in CR LF; `sacct -p` ends rows in a bar."""

@@ -50,7 +50,7 @@ def test_ingest_follows_the_sites_rows_and_says_how_reasons_were_judged(tmp_path
     (tmp_path / "archive/outages.csv").write_text(ROWS)
     db = ("--db", f"sqlite:///{tmp_path}/x.db")
     told = run("ingest", str(tmp_path / "archive"), *db, "--config", config, "--workers", "1").stdout
-    assert "3 outages of 3 reasons: 1 planned; 1 whose reason no row knows" in told
+    assert "3 outages of 3 reasons: 1 planned; 1 with a reason that no row names" in told
     mine = judged(*db, "--config", config)
     assert mine["ops-bot: rotation"] == (True, "unknown", "site", 0)
     assert mine["Xid 79"] == (False, "hardware", "table", 0)

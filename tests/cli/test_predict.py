@@ -14,6 +14,8 @@ from fleet_store import day, fill, fill_trained
 
 from cli.console.output import progress_bar
 from cli.main import foreshock
+from predictor.hazard.prior import packaged
+from predictor.live.prior import ensure_prior
 from store.records.event import format_time
 from store.tables import schema
 
@@ -55,6 +57,33 @@ def test_train_then_score_then_the_riskiest_come_first(url: str, monkeypatch: py
     assert len(risks) == 5
     assert risks == sorted(risks, reverse=True)
     assert "HOLDOUT ROC AUC" in good("train", "--db", url)
+
+
+def test_where_too_little_is_learned_training_says_so_and_what_serves(engine: sa.Engine) -> None:
+    """Though the prior was there already, as on a site whose server ran before its history was loaded."""
+    fill(engine, nodes=24, days=8)
+    ensure_prior(engine, day(1), packaged())
+    told = good("train", "--db", str(engine.url)).splitlines()
+    serving = json.loads(good("models", "list", "--db", str(engine.url), "--json"))
+    assert {model["role"] for model in serving} == {"champion"}
+    for model in serving:
+        words = "too few outages to show that what is learned here is better"
+        assert f"{model['horizon_h']} h: {words}: {model['id']} serves" in told
+
+
+def test_what_becomes_of_a_prior_is_said(engine: sa.Engine, tmp_path: Path) -> None:
+    """Of an imported one and of one that took in what the site saw: its role, its horizon, and why."""
+    fill(engine, nodes=24, days=8)
+    url, file = str(engine.url), str(tmp_path / "prior.json")
+    good("prior", "export", file, "--db", url)
+    imported = good("prior", "import", file, "--db", url).splitlines()
+    assert [line.partition("; ")[0].partition(": ")[2] for line in imported] == [
+        "champion of 24 h",
+        "champion of 168 h",
+    ]
+    unreadable = run("prior", "import", "/proc/self/mem", "--db", url)
+    assert (unreadable.exit_code, "/proc/self/mem cannot be read: " in unreadable.stderr) == (2, True)
+    assert all("of its failures are local" in line for line in good("prior", "update", "--db", url).splitlines())
 
 
 def test_scoring_the_past_with_a_later_model_is_noted(engine: sa.Engine) -> None:
@@ -103,12 +132,16 @@ def test_backtest_for_people_shows_the_baselines_beside_the_model(url: str) -> N
     out = good("backtest", "--db", url, "--horizon-h", "72")
     assert [line.split()[0] for line in out.splitlines()[1:5]] == ["RANKING", "model", "history_count", "rules"]
     assert "false cordons" in out
+    lists = (
+        "\nlists of the riskiest nodes: how many hold one that fails within 72 h, and how many the scores said\nNODES"
+    )
+    assert lists in out
 
 
 def test_a_backtest_of_few_outages_says_that_it_says_little(url: str) -> None:
     """One row that was foreseen makes a perfect ranking; of many nothing is said."""
     few = good("backtest", "--db", url, "--test-start", format_time(day(56)), "--fold-days", "40")
-    assert "such rows the figures say little: load a longer history or more nodes\n" in few
+    assert "with fewer than 20 such rows the figures say little: load a longer history or more nodes\n" in few
     assert "say little" not in good("backtest", "--db", url, "--horizon-h", "168", "--fold-days", "40")
 
 

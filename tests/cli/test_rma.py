@@ -224,6 +224,12 @@ def test_anybody_can_check_a_pack(url: str, tmp_path: Path) -> None:
     assert CliRunner().invoke(foreshock, ["audit", "export", "--db", url, "--out", str(audit)]).exit_code == 0
     known = ("--key", str(tmp_path / "pub"), "--audit", str(audit))
     assert check(pack, *known) == (0, ["whole"])
+    (pack / "site.pem").write_bytes((tmp_path / "pub").read_bytes())
+    (pack / "audit.jsonl").write_bytes(audit.read_bytes())
+    assert check(pack, "--key", str(pack / "site.pem"), "--audit", str(pack / "audit.jsonl")) == (0, ["whole"])
+    (pack / "audit.jsonl").unlink()
+    assert check(pack) == (1, ["'site.pem': the manifest does not name it"])
+    (pack / "site.pem").unlink()
     script = (pack / "verify.py").read_text()
     assert len(script.splitlines()) <= 50
     (pack / "events.jsonl").write_text("")
@@ -257,6 +263,7 @@ def test_what_cannot_be_is_said(url: str, tmp_path: Path) -> None:
     """A node that nobody knows, a key that is none, a folder that is not there."""
     done = CliRunner().invoke(foreshock, ["rma", "gpu-999", "--db", url])
     assert (done.exit_code, "no node 'gpu-999' is known" in done.output) == (2, True)
+    assert "foreshock health" not in done.output  # which lists no nodes
     (tmp_path / "key").write_text("none")
     assert "openssl genpkey" in run(url, "--key", str(tmp_path / "key")).output
     assert "cannot read" in run(url, "--key", str(tmp_path / "away")).output

@@ -1,6 +1,7 @@
 """`foreshock verdicts`: the list of a server, and its stream, over cuts and restarts of the server."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from real.certificates import Authority
 
 from cli.commands import verdicts as command
 from cli.main import foreshock
@@ -25,6 +27,7 @@ class CutServer:
     streams: list[bytes] = field(default_factory=list)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
+    http: ThreadingHTTPServer | None = None
     token: str | None = None
 
 
@@ -62,6 +65,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CutServer]:
     http = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
+    found.http = http
     found.url = f"http://127.0.0.1:{http.server_port}"
     yield found
     http.shutdown()
@@ -105,6 +109,24 @@ def test_a_server_that_is_not_there_is_a_sentence(more: tuple[str, ...]) -> None
     assert done.exit_code == 2
     told = "nothing listens there: start it with `foreshock serve`, or correct --server"
     assert done.stderr == f"Error: --server http://127.0.0.1:9: {told}\n"
+
+
+def test_a_certificate_that_nobody_vouches_for_names_the_option(server: CutServer, tmp_path: Path) -> None:
+    """A site's own authority is the usual case: the sentence says where it is given."""
+    authority = Authority.make(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    signed = authority.sign("server", "DNS:localhost")
+    context.load_cert_chain(signed.pem, signed.key)
+    assert server.http is not None
+    server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
+    port = server.url.rpartition(":")[2]
+    done = CliRunner().invoke(foreshock, ["verdicts", "--server", f"https://localhost:{port}"])
+    assert done.exit_code == 2
+    assert done.stderr.endswith(
+        "name the authority that signed it with --ca-file, and the host as the certificate does\n"
+    )
+    known = ["verdicts", "--server", f"https://localhost:{port}", "--ca-file", str(authority.pem)]
+    assert CliRunner().invoke(foreshock, known).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -347,6 +347,12 @@ def test_what_is_no_file_is_refused_with_a_remedy(plain: Log) -> None:
         log.read()
     log.stop()
     log.path.unlink()
+    log.path.symlink_to("/proc/mounts")
+    log.start()
+    with pytest.raises(SourceError, match=r"does not grow: read it with exec:FORMAT:cat .*the kernel's log with kmsg"):
+        log.read()
+    log.stop()
+    log.path.unlink()
     log.path.mkdir()
     log.start()
     with pytest.raises(SourceError, match="no regular file"):

@@ -252,9 +252,8 @@ def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_told(tmp_path: 
 def test_a_message_of_several_lines_is_one() -> None:
     """The second line of what a program logged does not become the kernel's."""
     forged = f"<14>1 2025-03-01T04:05:06+00:00 gpu-1 app - - - hello\n{line('gpu-1').decode()}".encode()
-    with listening("127.0.0.1:0") as source:
-        with socket.create_connection(("127.0.0.1", source.port)) as sender:
-            sender.sendall(b"%d %s" % (len(forged), forged) + line("gpu-1") + b"\n")
+    with listening("127.0.0.1:0") as source, socket.create_connection(("127.0.0.1", source.port)) as sender:
+        sender.sendall(b"%d %s" % (len(forged), forged) + line("gpu-1") + b"\n")
         (event,) = heard(source, lambda events: bool(events))
     assert event.time is not None
     assert event.time.second == 0

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
-from fleet_store import day, fill, node, outage, put, xid
+from fleet_store import day, fill, node, outage, put, rollup, xid
 
 from predictor.dataset.dataset import build, dataset
 from predictor.dataset.labels import label, rows_at, sample
@@ -102,3 +102,17 @@ def test_events_without_a_time_of_their_own_do_not_stretch_the_data(engine: sa.E
         append_events(connection, [undated], received=day(300))
     with engine.connect() as connection:
         assert data_span(connection) == (day(5), day(10))
+
+
+def test_what_is_yet_to_come_does_not_stretch_the_data(any_engine: sa.Engine) -> None:
+    """An end and a sample by a wrong clock, planned work: no score and no training is of those years."""
+    put(
+        any_engine,
+        [node("a")],
+        events=[xid("a", 5, 79)],
+        outages=[outage("a", 9.5, 12), outage("a", 11, 40 * 365 * 24)],
+    )
+    put(any_engine, rollups=[rollup("a", 40 * 365)])
+    put(any_engine, [node("b")], outages=[outage("b", 40 * 365, 1, planned=True)])
+    with any_engine.connect() as connection:
+        assert data_span(connection) == (day(5), day(11))

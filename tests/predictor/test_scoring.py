@@ -69,14 +69,16 @@ def test_a_site_without_a_model_is_scored_by_the_prior_until_it_has_one(engine: 
     scores = score_nodes(engine, day(1))
     assert {(one.node, one.horizon_h) for one in scores} == {(name, hours) for name in "ab" for hours in (24, 168)}
     assert {one.model.split("-")[0] for one in scores} == {"prior"}
-    assert all(0 < one.score < 1 and "a prior, few or no local outages" in one.reasons[-1].text for one in scores)
+    assert all(
+        0 < one.score < 1 and "a prior, with few or no outages of this site" in one.reasons[-1].text for one in scores
+    )
     for one in scores:
         assert sum(reason.contribution for reason in one.reasons) == pytest.approx(one.score, abs=1e-9)
     with engine.connect() as connection:
         serving = serving_model(connection, 24)
     assert serving is not None
     assert (serving.kind, serving.role) == ("prior", "champion")
-    assert serving.why.startswith("prior, no local outages yet; ")
+    assert serving.why.startswith("prior, nothing of this site is in it; ")
     assert [one.score for one in score_nodes(engine, day(1))] == [one.score for one in scores]
 
 

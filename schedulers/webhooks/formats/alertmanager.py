@@ -7,8 +7,9 @@ An alert that nobody renews ends after `FIRES_FOR`: the server sends each that s
 Alertmanager that was started anew knows of none. Source: Alertmanager's `api/v2/openapi.yaml`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import orjson
 
@@ -39,7 +40,7 @@ def write(delivery: Delivery, _secrets: Sequence[str], now: datetime) -> Webhook
     if verdict["node"]:
         labels["node"] = verdict["node"]
     annotations = {
-        "summary": f"{verdict['class']} {verdict['name']}: {verdict['reason']}"[:_MOST],
+        "summary": _summary(verdict)[:_MOST],
         "probability": f"{verdict['probability']:.2f}",
         "action": verdict["action"],
         "nodes": str(verdict["nodes_count"]),
@@ -55,6 +56,12 @@ def write(delivery: Delivery, _secrets: Sequence[str], now: datetime) -> Webhook
         "endsAt": format_time(now if ended else now + FIRES_FOR),
     }
     return WebhookMessage(visible_json(orjson.dumps([alert])))
+
+
+def _summary(verdict: Mapping[str, Any]) -> str:
+    """The reason, with what is to blame before it where it does not name that itself."""
+    blamed, reason = f"{verdict['class']} {verdict['name']}", str(verdict["reason"])
+    return reason if blamed in reason else f"{blamed}: {reason}"
 
 
 ALERTMANAGER = MessageFormat(write, no_failure, any_secret, needs_secret=False, is_notice=True, of_verdicts=True)
