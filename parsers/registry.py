@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 # Each is the FORMAT of the module of its name.
 _NAMES = (
     "nvsentinel",
+    "kubelet",
     "kubernetes",
     "alertmanager",
     "gpud",
