@@ -80,6 +80,7 @@ _NAMES = (
     "sinfo",
     "scontrol",
     "slurmctld",
+    "slurmd",
     "nhc",
     "rasdaemon",
     "ipmi_sel",
