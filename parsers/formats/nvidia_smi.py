@@ -324,7 +324,7 @@ FORMAT = Format(
         r"|^(?:[A-Za-z][\w.-]{0,60}?\d[\w.-]{0,200}: +)?"
         r"(?:Unable to determine the device handle for GPU ?[0-9A-Fa-f]{4}"
         r"|Failed to initialize NVML: |NVIDIA-SMI has failed )"
-        r"|^[a-z][a-zA-Z0-9_., \[\]/%]{0,600}?, (?:ecc\.errors\.\w|temperature\.gpu|power\.draw|utilization\.gpu"
+        r"|^[a-z][a-zA-Z0-9_., \[\]/%]{0,300}?, (?:ecc\.errors\.\w|temperature\.gpu|power\.draw|utilization\.gpu"
         r"|remapped_rows\.\w|gpu_bus_id|pci\.bus_id|clocks_(?:throttle|event)_reasons\.)[a-zA-Z0-9_., \[\]/%]*$",
         re.ASCII,
     ),

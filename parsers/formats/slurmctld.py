@@ -145,7 +145,7 @@ FORMAT = Format(
         r"^\[\d{4}-\d{2}-\d{2}T[\d:.]{8,15}(?:Z|[+-][\d:]{4,5})?\] (?:error: Nodes \S{1,400} not responding"
         r"|(?:update_node|drain_nodes): node \S{1,400} (?:state|reason) set to|validate_node_specs: "
         r"|error: slurmd error running JobId=|sched: Allocate JobId=|_slurm_rpc_\w{1,60}: |slurmctld version \d)"
-        r"|^slurmctld: |\bslurmctld\[\d{1,10}\]: |^\{.{0,4000}\"SYSLOG_IDENTIFIER\" ?: ?\"slurmctld\"",
+        r"|^slurmctld: |\bslurmctld\[\d{1,10}\]: |^\{.*\"SYSLOG_IDENTIFIER\" ?: ?\"slurmctld\"",
         re.ASCII,
     ),
 )
