@@ -141,7 +141,7 @@ def test_a_gpu_that_the_device_plugin_takes_away_is_told_once_with_its_xid() -> 
 
 def test_json_of_klog_is_read_and_what_is_cut_says_so() -> None:
     """As Talos prints it, behind the node's address, and bare."""
-    line = '{"ts":1753121400920.5,"caller":"kubelet.go:1","msg":"Skipping pod synchronization","err":"PLEG is not healthy"}'
+    line = '{"ts":1753121400920.5,"msg":"Skipping pod synchronization","err":"PLEG is not healthy"}'
     [bare], [talos] = decode(line), decode(f"10.0.0.3: {line}")
     assert (bare.node, talos.node, talos.kind) == (None, "10.0.0.3", "node_service")
     assert talos.time == datetime(2025, 7, 21, 18, 10, 0, 920500, tzinfo=UTC)

@@ -233,9 +233,7 @@ def test_of_pods_only_what_tells_of_the_node_counts() -> None:
 
 def test_a_pod_without_a_sandbox_tells_of_the_runtime_alone() -> None:
     """Not of a network that is not ready, nor of an image."""
-    none = (
-        'Failed to create pod sandbox: rpc error: failed to get sandbox runtime: no runtime for "nvidia" is configured'
-    )
+    none = 'Failed to create pod sandbox: failed to get sandbox runtime: no runtime for "nvidia" is configured'
     assert [found.kind for found in decoded(pod("FailedCreatePodSandBox", none))] == ["node_service"]
     assert decoded(pod("FailedCreatePodSandBox", "plugin type=calico failed: connection is unauthorized")) == []
 

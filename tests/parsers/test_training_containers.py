@@ -65,13 +65,13 @@ DIED = (
             "gpu-022",
         ),
         (
-            "HPL ERROR: CUDART Error: cudaMemcpyAsync( a, s) = 700 (an illegal memory access was encountered) on n46 at (x)",
+            "HPL ERROR: CUDART Error: cudaMemcpy( a) = 700 (an illegal memory access was encountered) on n46 at (x)",
             "cuda_error",
             "application",
             "n46",
         ),
         (
-            "(Worker pid=2) ERROR 01-06 19:37:15 [multiproc_executor.py:824] RuntimeError: ACL stream synchronize failed",
+            "(Worker pid=2) ERROR 01-06 19:37:15 [executor.py:824] RuntimeError: ACL stream synchronize failed",
             "RuntimeError",
             "unknown",
             None,
@@ -101,7 +101,7 @@ def test_an_exception_of_a_collective_has_the_jobs_rank_and_the_collective() -> 
     """The rank within its group is another."""
     line = (
         "[rank5]:[E1224 13:23:05.483840160 ProcessGroupNCCL.cpp:542] [Rank 12] Collective WorkNCCL(SeqNum=1, "
-        "OpType=BROADCAST, Timeout(ms)=1800000) raised the following async exception: NCCL error: unhandled system error"
+        "OpType=BROADCAST, Timeout(ms)=1800000) raised the following async exception: NCCL error: unhandled error"
     )
     [event] = decode(line)
     said = event.attributes
@@ -127,7 +127,7 @@ def test_what_is_no_failure_tells_nothing(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["nvidia-container-cli: initialization error: nvml error: unknown error", DIED, "[cnrtError] [1] [Card : 0] x"],
+    ["nvidia-container-cli: detection error: nvml error: unknown error", DIED, "[cnrtError] [1] [Card : 0] x"],
 )
 def test_auto_knows_a_log_by_such_a_line(line: str) -> None:
     """Where nothing else of the trainer is there."""
