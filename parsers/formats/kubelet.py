@@ -74,6 +74,11 @@ _EVICTED = re.compile(
     r"(?:\" pods?=\"?(?P<new>[^\"]{1,300}))?",
     re.ASCII,
 )
+_NOT_ADMITTED = re.compile(
+    r"\"?Failed to admit pod (?:\S{1,300} - node has conditions: "
+    r"|to node\" pod=\"[^\"]{1,300}\" nodeConditions?=)\[\"?(?P<name>Disk|Memory|PID)Pressure\b",
+    re.ASCII,
+)
 _PLUGIN_ENDED = re.compile(
     r"\"?[Ll]istAndWatch ended unexpectedly for device plugin(?: (?P<old>\S{1,120}) with error"
     r"|\".{0,400}?\bresource(?:Name)?=\"(?P<new>[^\"]{1,120})\")",
@@ -229,6 +234,8 @@ def _of_node(said: str) -> Iterator[Event]:
     if _NOT_READY.match(said):
         why = _REASON.search(said)
         yield _event("node_not_ready", "", check=why["reason"] if why else None)
+    elif match := _NOT_ADMITTED.match(said):
+        yield _event("node_pressure", "", check="Node", name=match["name"])
     elif match := _RECORDED.match(said):
         name = match["old"] or match["new"]
         if name == "NodeReady":

@@ -284,9 +284,13 @@ _DRIVER_ERROR = re.compile(
 )
 # The same in another logger's line, where no exception's name begins it.
 _CUDA_ERROR = re.compile(
-    r"CUDA error: (?P<text>(?:Invalid access of peer GPU memory|uncorrectable (?:ECC|NVLink) error|hardware stack error"
+    r"CUDA [Ee]rror(?: Prev)?: (?P<text>(?:Invalid access of peer GPU memory|uncorrectable (?:ECC|NVLink) error|hardware stack error"
     r"|device is in an unavailable state).{0,200})",
     re.ASCII,
+)
+# A check of a result by Google's log library, which ends the program: Caffe, MXNet, TVM and those built on them.
+_CHECK_FAILED = re.compile(
+    r"Check failed: \w{1,40} == (?:cudaSuccess|CU[A-Z]{2,8}_STATUS_SUCCESS)(?: \|\| .{1,80}?:)? ?.{0,300}", re.ASCII
 )
 # A check of the CUDA runtime's or driver's result, as benchmarks print it.
 _CHECKED = re.compile(
@@ -350,6 +354,9 @@ def _runtime(text: str) -> ErrorReport | None:
     if match := _CHECKED.search(text):
         status, variant = numbers({"status": match["status"]}), variant_of("", match["text"])
         return ErrorReport("cuda_error", match[0][:MAX_MESSAGE], variant=variant, node=match["node"], attributes=status)
+    if match := _CHECK_FAILED.search(text):
+        message = match[0].strip()[:MAX_MESSAGE]
+        return ErrorReport("cuda_error", message, variant=variant_of("", message), glog=glog_of(text[: match.start()]))
     if match := _CNRT.search(text):
         device = numbers({"device": match["device"]})
         return ErrorReport("cnrt_error", match["text"].strip()[:MAX_MESSAGE], attributes=device)
@@ -397,7 +404,7 @@ PYTHON = ErrorReader(
     signs=(
         *("rror", "xception", "Exit", "Interrupt", "what():"),
         *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch", "by GPU node-", "HSA_STATUS_ERROR_"),
-        "[cnrtError]",
+        *("[cnrtError]", " == cudaSuccess", "_STATUS_SUCCESS"),
     ),
     read=read_python,
 )

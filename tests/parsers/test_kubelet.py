@@ -45,6 +45,18 @@ def told(*lines: str) -> list[tuple[str, str, object]]:
             "PLEG is not healthy",
         ),
         (
+            "eviction_manager.go:159] Failed to admit pod a_b(d228) - node has conditions: [DiskPressure]",
+            "node_pressure",
+            "warning",
+            "Disk",
+        ),
+        (
+            'eviction_manager.go:1] "Failed to admit pod to node" pod="a/b" nodeCondition=["MemoryPressure"]',
+            "node_pressure",
+            "warning",
+            "Memory",
+        ),
+        (
             "eviction_manager.go:1] eviction manager: must evict pod(s) to reclaim memory",
             "node_pressure",
             "warning",
@@ -116,6 +128,18 @@ def test_a_node_that_is_not_ready_is_the_one_that_the_line_names() -> None:
     kinds = [kind for kind, _, _ in told(AT + new, AT + ready, AT + new)]
     assert kinds == ["node_not_ready", "node_ready", "node_not_ready"]
     assert told(AT + ready) == []
+
+
+def test_pods_that_a_node_refuses_are_one_pressure_and_its_end_is_told() -> None:
+    """The same that the node itself records."""
+    refused = "eviction_manager.go:1] Failed to admit pod {}(d2) - node has conditions: [DiskPressure]"
+    record = 'kubelet_node_status.go:1] "Recording event message for node" node="gpu-017" event="{}"'
+    lines = (refused.format("a_b"), refused.format("c_d"), record.format("NodeHasDiskPressure"))
+    found = decode(*(AT + line for line in (*lines, record.format("NodeHasNoDiskPressure"))))
+    assert [(event.kind, event.severity) for event in found] == [
+        ("node_pressure", "warning"),
+        ("node_pressure", "info"),
+    ]
 
 
 def test_what_is_said_every_five_seconds_is_told_once_and_again_after_ten_minutes() -> None:

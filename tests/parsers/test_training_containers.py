@@ -76,6 +76,20 @@ DIED = (
             "unknown",
             None,
         ),
+        ("CUDA Error Prev: uncorrectable ECC error encountered: Success", "cuda_error", "hardware", None),
+        (
+            "F0409 20:04:50.702540 14581 mem.hpp:39] Check failed: error == cudaSuccess (700 vs. 0)  an illegal memory"
+            " access was encountered",
+            "cuda_error",
+            "application",
+            None,
+        ),
+        (
+            "F0402 17:15:39.522164 20718 math.cu:422] Check failed: status == CURAND_STATUS_SUCCESS (201 vs. 0)  x",
+            "cuda_error",
+            "unknown",
+            None,
+        ),
         ("Call aclrtSynchronizeStream(s) failed : 507015 at file /w/runtime.cc line 408", "acl_call", "unknown", None),
         (
             "2026-10-21 09:21:39.667489: [cnrtError] [12905] [Card : 2] Error occurred during calling 'cnQueueSync'.",
@@ -111,6 +125,7 @@ def test_an_exception_of_a_collective_has_the_jobs_rank_and_the_collective() -> 
 @pytest.mark.parametrize(
     "line",
     [
+        "I0409 20:04:50.702540 14581 check.cc:3] Checked: error == cudaSuccess",
         "pyxis: importing docker image: registry.example/train:7",
         "slurmstepd: pyxis: starting container ...",
         "slurmstepd: error: pyxis:     [INFO] Querying registry for permission grant",
