@@ -39,7 +39,9 @@ _KLOG = re.compile(
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # The first device plugins logged as Go's own logger does.
 _PLUGIN = re.compile(
-    r"(?P<time>\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}) (?=XidCriticalError: |'[\w./-]{1,80}' device marked)", re.ASCII
+    r"(?P<time>\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}) (?=XidCriticalError: |'[\w./-]{1,80}' device marked"
+    r"|Could not register device plugin: )",
+    re.ASCII,
 )
 _TALOS = re.compile(r"(?P<node>[\w.:-]{1,253}): (?=\{)", re.ASCII)
 # Words of the same are news again after it.
@@ -96,6 +98,7 @@ _OF_NVML = re.compile(
     r"nvml\.Device|[Ee]rror starting plugins)",
     re.ASCII,
 )
+_UNREGISTERED = re.compile(r"\"?(?:Could not|[Ff]ailed to) register device plugin: ", re.ASCII)
 _LEASE = re.compile(r"\"?[Ff]ailed to update (?:node )?lease\b", re.ASCII)
 _XID = re.compile(r"XidCriticalError: Xid=(?P<xid>\d{1,4}) on Device=(?P<uuid>(?:GPU|MIG)-[\w/-]{3,80})", re.ASCII)
 _MARKED = re.compile(
@@ -216,6 +219,8 @@ def _events(said: str) -> Iterator[Event]:
         yield _event("pod_evicted", "", check="Evicted", name=match["old"] or match["new"])
     elif match := _PLUGIN_ENDED.match(said):
         yield _event("node_service", "", check="DevicePlugin", name=match["old"] or match["new"])
+    elif _UNREGISTERED.match(said):
+        yield _event("node_service", "", check="DevicePlugin", name="registration")
     elif _LEASE.match(said):
         yield _event("node_service", "", check="Lease")
     elif match := _XID.match(said):
@@ -263,7 +268,8 @@ FORMAT = Format(
         r"[IWEF]\d{4} \d\d:\d\d:"
         r"|^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} {1,7}\d{1,10} (?:kubelet\w*|setters|eviction_manager|pod_workers|endpoint"
         r"|remote_runtime|kuberuntime_\w+|device_plugin\w*|health|server|manager)\.go:\d+\] "
-        r"|^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:XidCriticalError: |'[\w./-]+' device marked unhealthy: )",
+        r"|^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:XidCriticalError: |Could not register device plugin: "
+        r"|'[\w./-]+' device marked unhealthy: )",
         re.ASCII,
     ),
 )

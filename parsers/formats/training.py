@@ -20,6 +20,7 @@ from parsers.training.ascend import NPU
 from parsers.training.checkpoints import Checkpoints
 from parsers.training.collectives import SIGNS as WAIT_SIGNS
 from parsers.training.collectives import CollectiveWaits
+from parsers.training.cuda_programs import CUDA
 from parsers.training.error_report import AttemptErrors, ErrorReader, ErrorReport
 from parsers.training.exceptions import JAX, NCCL, NVML, PYTHON, glog_of
 from parsers.training.frameworks import HF_TRAINER, NEMO
@@ -70,7 +71,7 @@ KINDS: Mapping[str, str] = {
 # A trainer that is built upon another stands before it: where both report an iteration or a save, the first has it.
 TRAINERS: tuple[Trainer, ...] = (MEGATRON, NEMO, TORCHTITAN, HF_TRAINER, DEEPSPEED)
 # Tried in this order.
-READERS: tuple[ErrorReader, ...] = (SLURM, NVML, NPU, NCCL, TORCHRUN, LAUNCHERS, JAX, PYTHON)
+READERS: tuple[ErrorReader, ...] = (SLURM, NVML, NPU, NCCL, TORCHRUN, LAUNCHERS, JAX, PYTHON, CUDA)
 SIGNS = tuple(sign for reader in READERS for sign in reader.signs)
 
 
@@ -424,7 +425,8 @@ FORMAT = Format(
         r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: (?:\S+: tasks? [\d,-]+: |Node failure on |Nodes \S+ are still not"
         r"|Task launch for )|has been marked dead because the detector|^\(raylet\) "
         r"|nvidia-container-cli: \w{1,20} error: |Unexpected error from cudaGetDeviceCount|\[cnrtError\] \["
-        r"|Transport retry count exceeded on |CUDART Error: "
+        r"|Transport retry count exceeded on |CUDART Error: |(?:NCCL|CUDA|Cuda) failure [\w./-]+\.\w+:\d"
+        r"|CUDA error at .{1,200}:\d+ code=\d"
         r"|coordination_service(?:_agent)?\.cc:\d+\]|Coordination service agent in error status"
         r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
         r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|HIP|NCCL|ACL|HCCL|synStatus)[ =]"

@@ -270,7 +270,7 @@ NVML = ErrorReader(
 # Torchrun's agent prints its own tracebacks line by line behind its logger's head.
 _RAISED = re.compile(
     r"(?:[EF]\d{4} [\d:.]{8,18} {1,8}\d{1,20} [\w./-]{1,120}:\d{1,6}\] )?"
-    r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
+    r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>Exception|(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
     r"(?:Error|Exception|Exit|Interrupt)(?:_[A-Z]\w{1,40})?)(?:: (?P<text>.*)|\s*$)",
     re.ASCII,
 )
@@ -284,17 +284,8 @@ _DRIVER_ERROR = re.compile(
 )
 # The same in another logger's line, where no exception's name begins it.
 _CUDA_ERROR = re.compile(
-    r"CUDA [Ee]rror(?: Prev)?: (?P<text>(?:Invalid access of peer GPU memory|uncorrectable (?:ECC|NVLink) error|hardware stack error"
-    r"|device is in an unavailable state).{0,200})",
-    re.ASCII,
-)
-# A check of a result by Google's log library, which ends the program: Caffe, MXNet, TVM and those built on them.
-_CHECK_FAILED = re.compile(
-    r"Check failed: \w{1,40} == (?:cudaSuccess|CU[A-Z]{2,8}_STATUS_SUCCESS)(?: \|\| .{1,80}?:)? ?.{0,300}", re.ASCII
-)
-# A check of the CUDA runtime's or driver's result, as benchmarks print it.
-_CHECKED = re.compile(
-    r"CUDA(?:RT)? Error: .{1,200} = (?P<status>\d{1,4}) \((?P<text>[^()]{3,120})\)(?: on (?P<node>[\w.-]{1,200}))?",
+    r"CUDA [Ee]rror(?: Prev)?: (?P<text>(?:Invalid access of peer GPU memory|uncorrectable (?:ECC|NVLink) error"
+    r"|hardware stack error|device is in an unavailable state).{0,200})",
     re.ASCII,
 )
 # Cambricon's runtime.
@@ -351,12 +342,6 @@ def _runtime(text: str) -> ErrorReport | None:
     if match := _HSA.search(text):
         ours = match["name"].removeprefix("HSA_STATUS_ERROR_").startswith(_HSA_OF_PROGRAMS)
         return ErrorReport(match["name"], match[0].strip()[:MAX_MESSAGE], variant="application" if ours else "")
-    if match := _CHECKED.search(text):
-        status, variant = numbers({"status": match["status"]}), variant_of("", match["text"])
-        return ErrorReport("cuda_error", match[0][:MAX_MESSAGE], variant=variant, node=match["node"], attributes=status)
-    if match := _CHECK_FAILED.search(text):
-        message = match[0].strip()[:MAX_MESSAGE]
-        return ErrorReport("cuda_error", message, variant=variant_of("", message), glog=glog_of(text[: match.start()]))
     if match := _CNRT.search(text):
         device = numbers({"device": match["device"]})
         return ErrorReport("cnrt_error", match["text"].strip()[:MAX_MESSAGE], attributes=device)
@@ -404,7 +389,7 @@ PYTHON = ErrorReader(
     signs=(
         *("rror", "xception", "Exit", "Interrupt", "what():"),
         *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch", "by GPU node-", "HSA_STATUS_ERROR_"),
-        *("[cnrtError]", " == cudaSuccess", "_STATUS_SUCCESS"),
+        "[cnrtError]",
     ),
     read=read_python,
 )

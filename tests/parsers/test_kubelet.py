@@ -163,6 +163,16 @@ def test_a_gpu_that_the_device_plugin_takes_away_is_told_once_with_its_xid() -> 
     assert (old.kind, old.time) == ("gpu_unhealthy", datetime(2020, 8, 10, 19, 9, 42, tzinfo=UTC))
 
 
+def test_a_device_plugin_that_the_kubelet_does_not_answer_is_told() -> None:
+    """As the first releases of NVIDIA's plugin wrote it, and as the present ones do."""
+    old = "2017/11/24 09:06:29 Could not register device plugin: context deadline exceeded"
+    new = "I0810 15:36:05.551834       1 server.go:278] Could not register device plugin: context deadline exceeded"
+    [first], [second] = decode(old), decode(new)
+    assert (first.kind, second.kind) == ("node_service", "node_service")
+    assert first.time == datetime(2017, 11, 24, 9, 6, 29, tzinfo=UTC)
+    assert detect([old]) == "kubelet"
+
+
 def test_json_of_klog_is_read_and_what_is_cut_says_so() -> None:
     """As Talos prints it, behind the node's address, and bare."""
     line = '{"ts":1753121400920.5,"msg":"Skipping pod synchronization","err":"PLEG is not healthy"}'
