@@ -20,9 +20,9 @@ from parsers.training.ascend import NPU
 from parsers.training.checkpoints import Checkpoints
 from parsers.training.collectives import SIGNS as WAIT_SIGNS
 from parsers.training.collectives import CollectiveWaits
-from parsers.training.cuda_programs import CUDA
 from parsers.training.error_report import AttemptErrors, ErrorReader, ErrorReport
 from parsers.training.exceptions import JAX, NCCL, NVML, PYTHON, glog_of
+from parsers.training.failed_calls import CUDA
 from parsers.training.frameworks import HF_TRAINER, NEMO
 from parsers.training.launchers import (
     BOX_SIGNS,
