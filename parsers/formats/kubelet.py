@@ -128,7 +128,7 @@ class KubeletParser:
         event = next(_events(said), None)
         if event is None:
             return []
-        named = _NODE.search(said) if event.kind in ("node_not_ready", "node_ready") else None
+        named = _NODE.search(said) if event.kind == "node_ready" or _NOT_READY.match(said) else None
         event = replace(
             event, time=time, node=(named["node"] if named else node), message=said[:MAX_MESSAGE], line=line
         )
@@ -238,7 +238,10 @@ def _of_node(said: str) -> Iterator[Event]:
     """What is said of the node itself: it is ready or not, it runs out of something or no longer."""
     if _NOT_READY.match(said):
         why = _REASON.search(said)
-        yield _event("node_not_ready", "", check=why["reason"] if why else None)
+        if why and _STARTS.search(why["message"]) and not _DOWN.search(why["message"]):
+            yield _event("node_service", "start", check="PodSync", name="PLEG is not healthy")
+        else:
+            yield _event("node_not_ready", "", check=why["reason"] if why else None)
     elif match := _NOT_ADMITTED.match(said):
         yield _event("node_pressure", "", check="Node", name=match["name"])
     elif match := _RECORDED.match(said):

@@ -130,6 +130,17 @@ def test_a_node_that_is_not_ready_is_the_one_that_the_line_names() -> None:
     assert told(AT + ready) == []
 
 
+def test_a_node_is_not_called_unready_for_a_kubelet_that_starts() -> None:
+    """At each start it has not looked yet; a runtime that does not answer is another matter."""
+    why = 'condition={{"reason":"KubeletNotReady","message":"{}"}}'
+    line = AT + 'setters.go:602] "Node became not ready" node="gpu-9" ' + why
+    starts = "[container runtime status check may not have completed yet, PLEG is not healthy: pleg has yet to be x]"
+    [started] = decode(line.format(starts))
+    assert (started.kind, started.severity, started.node) == ("node_service", "info", "gpu-9")
+    [down] = decode(line.format("[container runtime is down, PLEG is not healthy: pleg has yet to be successful]"))
+    assert (down.kind, down.severity) == ("node_not_ready", "error")
+
+
 def test_pods_that_a_node_refuses_are_one_pressure_and_its_end_is_told() -> None:
     """The same that the node itself records."""
     refused = "eviction_manager.go:1] Failed to admit pod {}(d2) - node has conditions: [DiskPressure]"
