@@ -86,10 +86,12 @@ _MEANINGS: tuple[tuple[tuple[str, ...], str, SelMeaning], ...] = (
     (("watchdog2", "watchdog 2"), r"hard reset|power (?:down|cycle)", _health(grave=True)),
     (("watchdog1", "watchdog 1"), r"reset|power (?:down|cycle)|shut down", _health(grave=True)),
     (
-        ("system firmwares", "system firmware progress"),
-        r"no (?:usable )?system memory|unrecoverable|corruption|mismatch|(?:firmware|unknown) (?:error|hang)",
+        ("system firmwares", "system firmware progress", "system firmware error"),
+        r"no (?:usable )?system memory|unrecoverable (?!ps/2|diskette|video)|corruption|mismatch"
+        r"|(?:firmware|unknown) (?:error|hang)",
         _health(grave=True),
     ),
+    (("system firmware hang",), r"\w", _health(grave=True)),
     (
         ("management subsys health", "management subsystem health"),
         r"degraded|off-?line|unavailable|failure",

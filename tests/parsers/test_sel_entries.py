@@ -53,3 +53,20 @@ def test_an_end_of_a_memory_error_is_no_memory_error() -> None:
     """Nothing is over that happened once."""
     ended = {**ENTRY, "EntryCode": "Deassert", "Severity": "OK", "SensorType": "Memory"}
     assert message_event({**ended, "Message": "Uncorrectable ECC", "MessageId": "0x1"}, "n1") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "severity"),
+    [
+        ("System Firmware Error", "No usable system memory", "error"),
+        ("System Firmware Error", "Unrecoverable system-board failure", "error"),
+        ("System Firmware Error", "Unrecoverable PS/2 or USB keyboard failure", None),
+        ("System Firmware Hang", "Video initialization", "error"),
+        ("System Firmware Progress", "Video initialization", None),
+    ],
+)
+def test_a_firmware_that_does_not_start_the_node_is_grave(kind: str, words: str, severity: str | None) -> None:
+    """Where it hangs is told by the step that it was in; a keyboard that lacks is no fault of a node."""
+    line = f"   1 | 03/20/2026 | 00:58:40 | {kind} #0x11 | {words} | Asserted"
+    events = list(parse(make_parser("ipmi_sel", Context()), [line]))
+    assert [event.severity for event in events] == ([severity] if severity else [])
