@@ -168,6 +168,11 @@ _MPI_SIGNAL = re.compile(
     r"\[(?P<node>[\w.-]{1,200}):(?P<pid>\d{1,10})\] Signal: (?P<what>[A-Z][\w ]{1,40}) \((?P<signal>\d{1,3})\)",
     re.ASCII,
 )
+# Abseil's handler, in Ray's workers and in programs on TPUs.
+_ABSL_SIGNAL = re.compile(
+    r"\*\*\* SIG(?P<name>SEGV|ABRT|BUS|FPE|ILL|TRAP|TERM) received (?:at time=\d|by PID (?P<pid>\d{1,10}))", re.ASCII
+)
+_SIGNALS = {"SEGV": "11", "ABRT": "6", "BUS": "7", "FPE": "8", "ILL": "4", "TRAP": "5", "TERM": "15"}
 # Somebody asked the program to end (SIGINT, SIGTERM).
 _ASKED = frozenset({"2", "15"})
 
@@ -175,12 +180,9 @@ _ASKED = frozenset({"2", "15"})
 def read_launcher(text: str) -> ErrorReport | None:
     """The end of a task."""
     if match := _UCX_SIGNAL.search(text) or _MPI_SIGNAL.search(text):
-        caught = numbers({"pid": match["pid"], "signal": match["signal"]})
-        variant = "ended" if match["signal"] in _ASKED else ""
-        name, text = "signal_caught", match[0][:MAX_MESSAGE]
-        return ErrorReport(
-            name, text, variant=variant, node=match["node"], attributes=caught, distinct_by=match["signal"]
-        )
+        return _caught(match, match["signal"], match["node"])
+    if match := _ABSL_SIGNAL.search(text):
+        return _caught(match, _SIGNALS[match["name"]], None)
     if match := _RETURNED.search(text) or _CHILD.search(text):
         return ErrorReport("process_exit", match[0], attributes=numbers(match.groupdict()))
     if match := _RAY_NODE.search(text):
@@ -204,12 +206,20 @@ def read_launcher(text: str) -> ErrorReport | None:
     return None
 
 
+def _caught(match: re.Match[str], signal: str, node: str | None) -> ErrorReport:
+    """A signal that a handler told of."""
+    caught = numbers({"pid": match["pid"], "signal": signal})
+    variant = "ended" if signal in _ASKED else ""
+    message = match[0][:MAX_MESSAGE]
+    return ErrorReport("signal_caught", message, variant=variant, node=node, attributes=caught, distinct_by=signal)
+
+
 LAUNCHERS = ErrorReader(
     name="launchers",
     signs=(
         *("return code", "Child process with PID", "that process rank", "pdsh@", "Caught signal ", "] Signal: "),
         *("has been marked dead because", "A worker died or was killed", "Workers (tasks / actors) killed"),
-        "Transport retry count exceeded on ",
+        *("Transport retry count exceeded on ", "*** SIG"),
     ),
     read=read_launcher,
 )
