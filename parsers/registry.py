@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 # Each is the FORMAT of the module of its name.
 _NAMES = (
     "nvsentinel",
+    "kubelet",
     "kubernetes",
     "alertmanager",
     "gpud",
@@ -79,6 +80,7 @@ _NAMES = (
     "sinfo",
     "scontrol",
     "slurmctld",
+    "slurmd",
     "nhc",
     "rasdaemon",
     "ipmi_sel",

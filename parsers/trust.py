@@ -44,6 +44,8 @@ _CONTAINER = frozenset(("kubernetes", "docker", "container_id", "container_name"
 _OUTPUTS = frozenset(("stdout", "stderr"))
 _FACILITIES = ("SYSLOG_FACILITY", "FACILITY", "facility", "syslogfacility", "syslogfacility-text", "facility-text")
 _PRIORITIES = ("pri", "PRI", "syslogpri")
+# Daemons that run as users of their own, in units in which nothing else does.
+SERVICES = frozenset(("nvidia-persistenced", "slurmctld", "systemd-oomd"))
 # Linux cuts the name of a process here.
 _COMM_BYTES = 15
 
@@ -67,11 +69,18 @@ def writer_trust(fields: Mapping[str, Any], tag: str | None) -> Trust | None:
 
 
 def _is_daemon(fields: Mapping[str, Any], tag: str | None) -> bool:
-    """Whether root's own program of that name wrote the record: a container's daemon writes as root what others say."""
-    if str(fields.get("_UID")) != "0" or not tag:
+    """Whether root's own program of that name wrote the record: a container's daemon writes as root what others say.
+
+    A daemon that gives root's rights away is known by its unit: systemd alone puts a process there.
+    """
+    if not tag or not (str(fields.get("_UID")) == "0" or _is_service(fields, tag)):
         return False
     program = str(fields.get("_EXE") or "").rpartition("/")[2]
     return fields.get("_COMM") == tag[:_COMM_BYTES] or program == tag
+
+
+def _is_service(fields: Mapping[str, Any], tag: str) -> bool:
+    return tag in SERVICES and fields.get("_SYSTEMD_UNIT") == f"{tag}.service"
 
 
 def facility_of(fields: Mapping[str, Any]) -> str | None:

@@ -1,8 +1,9 @@
 """`journal`: follows systemd's journal through `journalctl`, for nodes where /dev/kmsg may not be opened.
 
-Lines of the kernel and of NVIDIA's Fabric Manager of this boot, from the oldest that was not read before; after a
-reboot those that the last boot still wrote too, where the journal is kept on disk. Each record's own fields tell who
-wrote it: what a user logs under another's name gives nothing (`parsers/trust.py`).
+Lines of the kernel and of daemons that speak of disks, GPUs and services (Fabric Manager, smartd ...) of this boot,
+from the oldest that was not read before; after a reboot those that the last boot still wrote too, where the journal is
+kept on disk. Each record's own fields tell who wrote it: what a user logs under another's name gives nothing
+(`parsers/trust.py`).
 The journal's own cursor is the position: where its entry was vacuumed away meanwhile, an event says so, and what is
 left is read.
 `journal:DIR` reads the journal files of another directory (a host's, mounted into a container).
@@ -30,8 +31,13 @@ _QUIET_S = 0.05
 # Entries that the parser may hold back, shown to it again after a restart.
 _MOST_HELD = 500
 _SAID_BYTES = 4000
-# Root's daemon, whose lines speak of faults; the parser checks each record's user and program besides.
-_DAEMON = ("_UID=0", f"SYSLOG_IDENTIFIER={FABRIC_MANAGER_TAG}")
+# Root's daemons, whose lines speak of faults, those of users of their own, and what systemd itself says of units; the
+# parser checks each record's user, program and unit besides.
+_DAEMONS = (
+    ("_UID=0", *(f"SYSLOG_IDENTIFIER={tag}" for tag in (FABRIC_MANAGER_TAG, "smartd"))),
+    *((f"_SYSTEMD_UNIT={tag}.service", f"SYSLOG_IDENTIFIER={tag}") for tag in ("nvidia-persistenced", "systemd-oomd")),
+    ("_PID=1", "SYSLOG_IDENTIFIER=systemd"),
+)
 _MACHINE_ID = Path("/etc/machine-id")
 _DENIED = "may not read the journal: add the sidecar's user to the group systemd-journal"
 
@@ -182,7 +188,8 @@ def command(directory: str, cursor: str | None) -> list[str]:
     begin = ["--merge", "--cursor", cursor] if cursor else []
     options = ["--follow", "--lines", "all", "--output", "json", "--quiet"]
     own = [] if directory or not cursor else machine()  # --merge shows what other machines sent here, too
-    return ["journalctl", *options, *place, *begin, "_TRANSPORT=kernel", *own, "+", *_DAEMON, *own]
+    daemons = [word for group in _DAEMONS for word in ("+", *group, *own)]
+    return ["journalctl", *options, *place, *begin, "_TRANSPORT=kernel", *own, *daemons]
 
 
 def machine() -> list[str]:

@@ -1,4 +1,4 @@
-"""What AMD's `amd-smi list`, `static` and `metric` show of each GPU, as text, `--json` or `--csv`; `monitor` as text.
+"""What AMD's `amd-smi list`, `static`, `metric` and `monitor` show of each GPU, as text, `--json` or `--csv`.
 
     GPU: 0
         POWER:
@@ -46,6 +46,14 @@ _VALUES = {
     ("ecc", "total_uncorrectable_count"): "ecc_dbe",
     ("ecc", "total_deferred_count"): "ecc_deferred",
     ("pcie", "replay_count"): "pcie_replay",
+    # What `amd-smi monitor` shows, whose values have no section.
+    ("", "power_usage"): "power_w",
+    ("", "max_power"): "power_cap_w",
+    ("", "hotspot_temperature"): "gpu_temp_c",
+    ("", "memory_temperature"): "memory_temp_c",
+    ("", "single_bit_ecc"): "ecc_sbe",
+    ("", "double_bit_ecc"): "ecc_dbe",
+    ("", "pcie_replay"): "pcie_replay",
 }
 _OF_BLOCKS = {"correctable_count": "ecc_sbe", "uncorrectable_count": "ecc_dbe", "deferred_count": "ecc_deferred"}
 _BLOCKS = "ecc_blocks"
@@ -62,6 +70,7 @@ _COLUMNS = {
     "total_correctable_count": "ecc_sbe",
     "total_uncorrectable_count": "ecc_dbe",
     "total_deferred_count": "ecc_deferred",
+    **{name: known for (section, name), known in _VALUES.items() if not section},
 }
 # The columns of `amd-smi monitor`, before 7.0 and since.
 _MONITORED = {
@@ -120,11 +129,11 @@ class AmdSmiParser:
         if self._said is not None and (match := _FIELD.fullmatch(text[:300])):
             self._field(self._said, len(match["indent"]) // 4, match["name"].lower(), match["value"])
             return []
-        if text[:4] == "gpu,":
+        if text.startswith(("gpu,", "timestamp,gpu,")):
             found = list(self._told())
             self._path.columns = text.strip().lower().split(",", _MOST_COLUMNS)
             return found
-        if self._path.columns and text[:1].isdigit() and text[:8].partition(",")[0].isdigit():
+        if self._path.columns and text[:1].isdigit() and text[:12].partition(",")[0].isdigit():
             return list(self._of_row(text, line))
         if _TABLE.fullmatch(text[:480]):
             found = list(self._told())
@@ -167,7 +176,7 @@ class AmdSmiParser:
     def _of_row(self, text: str, line: int) -> Iterator[Event]:
         cells = _cells(text)
         row = dict(zip(self._path.columns, cells, strict=False))
-        if not row["gpu"].isdigit() or len(row["gpu"]) > 3:
+        if not row.get("gpu", "").isdigit() or len(row["gpu"]) > 3 or row.get("xcp", "0") not in ("0", "N/A"):
             return
         said = ToolReading(Device("gpu", index=int(row["gpu"])), line)
         for name, value in row.items():
@@ -176,7 +185,7 @@ class AmdSmiParser:
         said.device = _named(said.device, row.get("bdf"), row.get("uuid"))
         if said.device.pci:
             said.values.setdefault("bus", said.device.pci)
-        yield from said.events(_NAME, self._context.node, self._time)
+        yield from said.events(_NAME, self._context.node, _since_epoch(row.get("timestamp")) or self._time)
 
     def _of_table(self, text: str, line: int) -> Iterator[Event]:
         cells = _CELL.findall(text[:480])
@@ -195,9 +204,11 @@ class AmdSmiParser:
         gpu = document.value.get("gpu")
         if isinstance(gpu, bool) or not isinstance(gpu, int) or not 0 <= gpu < 1000:
             return
+        if document.value.get("xcp") not in (None, 0, "0", "N/A"):
+            return
         said = ToolReading(Device("gpu", index=gpu), document.line)
         for name, value in document.value.items():
-            if not isinstance(value, dict):
+            if not isinstance(value, dict) or ("", name) in _VALUES:
                 _take(said, "", name.lower(), value)
             elif name == _BLOCKS:
                 for block, counts in value.items():
@@ -247,7 +258,7 @@ def _named(device: Device, bdf: str | None, uuid: str | None) -> Device:
 
 FORMAT = Format(
     name=_NAME,
-    description="What AMD's `amd-smi list`, `static`, `metric` (text, `--json`, `--csv`), `monitor` show of each GPU",
+    description="What AMD's `amd-smi list`, `static`, `metric`, `monitor` (text, `--json`, `--csv`) show of each GPU",
     sample='{"gpu_data": [{"gpu": 0, "temperature": {"hotspot": {"value": 45, "unit": "C"}}, '
     '"ecc": {"total_correctable_count": 5, "total_uncorrectable_count": 0}}]}',
     make=AmdSmiParser,
@@ -255,8 +266,9 @@ FORMAT = Format(
     recognises=re.compile(
         r"^\s*(?:TIMESTAMP\s+)?GPU\s{2,}(?:XCP\s+)?(?:POWER|GPU_T|GPU_TEMP|SINGLE_ECC)\b|^GPU: \d{1,3}\s*$"
         r"|^ {8}(?:TOTAL_(?:UN)?CORRECTABLE_COUNT|SOCKET_POWER|HOTSPOT): |^ {4}BDF: [0-9a-f]{4}:"
-        r"|\"total_(?:un)?correctable_count\": ?(?:\d|\"N/A\")|^gpu,[\w.,]*?\b(?:socket_power|hotspot"
-        r"|hotspot_temperature|total_correctable_count)\b|\"socket_power\": ?|\"gpu_data\": ?\[",
+        r"|\"total_(?:un)?correctable_count\": ?(?:\d|\"N/A\")|\"double_bit_ecc\": ?\d|\"socket_power\": ?"
+        r"|\"gpu_data\": ?\[|^(?:timestamp,)?gpu,[\w.,]*?\b(?:socket_power|hotspot|hotspot_temperature"
+        r"|total_correctable_count|power_usage|double_bit_ecc)\b",
         re.ASCII,
     ),
 )

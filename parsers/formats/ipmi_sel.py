@@ -7,10 +7,11 @@
 The log outlives a crash of the host, and names what the kernel had no time to say. All of it is printed each time, old
 entries too. A state that is over ("Deasserted", "Fully Redundant") is told where its begin is; of what happened once
 only that it did. `ipmi-sel` says which of both an entry is with -v alone: without it an end reads as a begin.
-ipmitool writes the date in its locale, of which month/day/year, and year-month-day are read, and day/month/year where
-no month has that number. An entry from before the controller knew the time ("Pre-Init", "PostInit", a kernel's panic)
-has that of the one before it (`time_assumed`); the first of a log has none, and is a warning at most. A zone is
-the context's unless it is UTC or a number. Lines may bear the name of their node as `pdsh` writes it.
+ipmitool writes the date in its locale, of which month/day/year, day.month.year and year-month-day are read, and
+day/month/year where no month has that number. An entry from before the controller knew the time ("Pre-Init",
+"PostInit", a kernel's panic) has that of the one before it (`time_assumed`); the first of a log has none, and is a
+warning at most. A zone is the context's unless it is UTC or a number. Lines may bear the name of their node as `pdsh`
+writes it.
 Sources: IPMI 2.0 section 42.2; the words are those of ipmitool 1.8.19 and FreeIPMI 1.6.10.
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from parsers.reports.sel_entries import ENDED, TYPES, SelMeaning, meaning_of
 from parsers.reports.tool_reading import MOST_OPEN
 from parsers.text.json_fields import attributes
 from parsers.text.parser import Context, Format
@@ -29,6 +31,7 @@ from store.records.fault_catalog import with_kind_meaning
 _NODE = re.compile(r"(?P<node>[A-Za-z0-9][\w.-]{0,252}): +(?=[0-9a-fA-F]{1,5} *[|,])", re.ASCII)
 _RECORD = re.compile(r"\s{0,4}(?P<record>[0-9a-fA-F]{1,5}) *(?=[|,])", re.ASCII)
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{2}|\d{4})", re.ASCII)
+_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{2}|\d{4})", re.ASCII)
 _NAMED = re.compile(r"([A-Z][a-z]{2})-(\d{1,2})-(\d{4})", re.ASCII)
 _WHOLE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _CLOCK = re.compile(
@@ -40,105 +43,6 @@ _STATES = frozenset({"Nominal", "Warning", "Critical", "N/A"})
 # `CPU 1 DIMM 2`, `(@DIMMG1(CPU2))`, `( DIMM_A1)`
 _DIMM = re.compile(r"CPU \d{1,2} DIMM \d{1,2}|\( ?@?(?P<name>DIMM\w{1,20}\(CPU\w{1,4}\)|[\w-]{1,40}) ?\)", re.ASCII)
 _LONGEST, _MOST_FIELDS = 200, 32
-
-
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    """What an entry is: its kind and variant while it lasts (None: no event), and the variant of its end (likewise)."""
-
-    kind: str
-    variant: str | None = ""
-    over: str | None = None
-    device: str | None = None
-
-
-def _health(grave: bool = False) -> _Meaning:
-    return _Meaning("health_event", "grave" if grave else "")
-
-
-_REDUNDANCY = r"redundancy (?:lost|degraded)|non-redundant"
-_WELL = r"fully redundant|transition to ok"
-_WORSE = r"transition to (?:critical|non-recoverable)"
-_WORSENS = "transition to non-critical from ok"
-_BACK = r"lower .{0,40}going high|upper .{0,40}going low"
-_SUPPLY, _FAN = ("power supply", "power unit"), ("fan", "cooling device")
-_SLOT = ("slot / connector", "slot/connector", "cable / interconnect", "cable/interconnect")
-# By the sensor's type, as both programs write it, and the entry's words: the first that fits.
-_MEANINGS: tuple[tuple[tuple[str, ...], str, _Meaning], ...] = (
-    (("power unit",), "240va", _health(grave=True)),
-    (("power unit",), r"power (?:off|cycle)|interlock", _Meaning("node_power", "off", "on")),
-    (_SUPPLY, r"failure detected|soft-power control", _Meaning("power_supply", "failed", "over")),
-    (_SUPPLY, r"(?:ac|input) lost|out-of-range", _Meaning("power_supply", "input", "over")),
-    (_SUPPLY, rf"predictive failure|config|{_REDUNDANCY}|{_WORSE}|{_WORSENS}", _Meaning("power_supply", "", "over")),
-    (_SUPPLY, _WELL, _Meaning("power_supply", "over")),
-    (_SUPPLY, "presence detected", _Meaning("power_supply", None, "")),
-    (_FAN, rf"lower .{{0,40}}going high|{_WELL}", _Meaning("node_fan", "over")),
-    (
-        _FAN,
-        rf"lower (?:critical|non-recoverable)|failure detected|fault|{_WORSE}",
-        _Meaning("node_fan", "failed", "over"),
-    ),
-    (_FAN, rf"lower non-critical|predictive failure|{_REDUNDANCY}|absent|{_WORSENS}", _Meaning("node_fan", "", "over")),
-    (("processor", "chip set", "temperature"), r"therm(?:al)?[ _]?trip", _Meaning("thermal_shutdown", device="cpu")),
-    (("temperature",), rf"upper .{{0,40}}going low|{_WELL}", _Meaning("node_hot", "over")),
-    (("temperature",), rf"upper (?:critical|non-recoverable)|{_WORSE}", _Meaning("node_hot", "critical", "over")),
-    (
-        ("temperature",),
-        r"upper non-critical|limit (?:not )?exceeded|transition to non-critical",
-        _Meaning("node_hot", "", "over"),
-    ),
-    (("processor",), r"(?<!un)correctable machine check", _Meaning("mce", "corrected", device="cpu")),
-    (("processor",), r"machine check", _Meaning("mce", "uncorrected", device="cpu")),
-    (
-        ("processor",),
-        r"(?<![a-z])(?:cat|i)_?err(?![a-z])|frb|uncorrectable cpu",
-        _Meaning("mce", "fatal", device="cpu"),
-    ),
-    (("processor",), r"throttled", _Meaning("cpu_throttled", "", "normal", "cpu")),
-    (("processor",), r"configuration error|disabled", _health(grave=True)),
-    (("memory",), r"uncorrectable (?:ecc|memory)|parity", _Meaning("edac", "ue", device="dimm")),
-    (("memory",), r"correctable (?:ecc|memory)", _Meaning("edac", "ce", device="dimm")),
-    # A maker's sensor that counts corrected errors: `Mem ECC Warning`.
-    (("memory",), rf"ecc .*(?:{_WORSE}|{_WORSENS})", _Meaning("edac", "ce", device="dimm")),
-    (("memory",), r"overtemperature", _Meaning("node_hot", "critical", "over")),
-    (("memory",), r"disabled|scrub failed|configuration error", _health(grave=True)),
-    (("critical interrupt",), r"bus fatal", _Meaning("pcie_aer", "fatal")),
-    (("critical interrupt",), r"bus uncorrectable|pci [sp]err", _Meaning("pcie_aer", "nonfatal")),
-    (("critical interrupt",), r"bus correctable", _Meaning("pcie_aer", "correctable")),
-    (("critical interrupt",), r"bus degraded", _Meaning("pcie_degraded")),
-    (("critical interrupt",), r"fatal nmi|bus timeout|channel check", _health(grave=True)),
-    (("drive slot / bay", "drive slot"), r"drive fault|failed array|(?:rebuild|remap) aborted", _health(grave=True)),
-    (("drive slot / bay", "drive slot"), r"predictive failure|critical array", _health()),
-    (_SLOT, r"fault status|config", _health()),
-    (("add-in card", "add in card"), r"absent", _health(grave=True)),
-    (("watchdog2", "watchdog 2"), r"hard reset|power (?:down|cycle)", _health(grave=True)),
-    (("watchdog1", "watchdog 1"), r"reset|power (?:down|cycle)|shut down", _health(grave=True)),
-    (
-        ("system firmwares", "system firmware progress"),
-        r"no (?:usable )?system memory|unrecoverable|corruption|mismatch|(?:firmware|unknown) (?:error|hang)",
-        _health(grave=True),
-    ),
-    (
-        ("management subsys health", "management subsystem health"),
-        r"degraded|off-?line|unavailable|failure",
-        _Meaning("bmc_error"),
-    ),
-    (("event logging disabled",), r"\b(?:log|sel) full", _health()),
-    (("os critical stop", "os stop/shutdown"), r"critical stop", _Meaning("kernel_panic")),
-    (("voltage", "current"), _BACK, _Meaning("health_event", None)),
-    (("voltage", "current"), rf"(?:lower|upper) (?:critical|non-recoverable)|{_WORSE}", _health(grave=True)),
-    (("voltage", "current"), r"(?:lower|upper) non-critical", _health()),
-    (("battery",), r"\blow\b|failed", _health()),
-)
-_RULES = tuple((types, re.compile(words, re.IGNORECASE), meaning) for types, words, meaning in _MEANINGS)
-_TYPES = sorted({one for types, _words, _meaning in _MEANINGS for one in types}, key=len, reverse=True)
-_LEAK = re.compile(r"leak", re.IGNORECASE)
-# Words that say of a leak's sensor how it is, and of no leak.
-_NO_LEAK = re.compile(rf"present|presence|absent|enabled|disabled|informational|monitor|running|{_BACK}", re.IGNORECASE)
-# States that say something together with their sensor's name alone: `CATERR`, `State Asserted`.
-_BY_NAME = re.compile(r"(?:state|limit|transition|predictive) |$", re.IGNORECASE)
-# Words of a state that say by themselves that it is over.
-_ENDED = re.compile(r"(?:^| )deasserted$|^limit not exceeded$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +80,7 @@ class IpmiSelParser:
             self._last[node] = moment
             if len(self._last) > MOST_OPEN:
                 del self._last[next(iter(self._last))]
-        if (meaning := _meaning(entry)) is None:
+        if (meaning := meaning_of(entry.type, entry.sensor, entry.words)) is None:
             return []
         event = _event(entry, meaning)
         return [] if event is None else [replace(self._dated(event, entry, node), node=node, line=line)]
@@ -205,9 +109,9 @@ class IpmiSelParser:
 
 def _day(text: str) -> tuple[int, int, int] | None:
     """Year, month, day."""
-    if match := _SLASHED.fullmatch(text):
+    if match := _SLASHED.fullmatch(text) or _DOTTED.fullmatch(text):
         month, day, year = (int(part) for part in match.groups())
-        if month > 12:
+        if month > 12 or match.re is _DOTTED:  # where dates have dots the day stands first
             month, day = day, month
         if len(match[3]) == 2:  # a clock that was never set may say 90
             year += 1900 if year >= 70 else 2000
@@ -245,24 +149,12 @@ def _entry(rest: str, record: str) -> _Entry | None:
 def _type_of(text: str) -> tuple[str, str]:
     """The type of a sensor and its name, which ipmitool writes in one field."""
     lower = text.lower()
-    known = next((one for one in _TYPES if lower.startswith(one)), None)
+    known = next((one for one in TYPES if lower.startswith(one)), None)
     return (text, "") if known is None else (text[: len(known)], text[len(known) :].strip())
 
 
-def _meaning(entry: _Entry) -> _Meaning | None:
-    kind = entry.type.lower()
-    said = f"{entry.sensor} {entry.words}" if _BY_NAME.match(entry.words) else entry.words
-    for types, words, meaning in _RULES:
-        if kind in types and words.search(said):
-            return meaning
-    leaks = _LEAK.search(f"{entry.type} {entry.sensor}") and not _NO_LEAK.search(entry.words)
-    if not leaks:
-        return None
-    return _Meaning("coolant_leak", "over" if entry.words.lower() == "transition to ok" else "", "over")
-
-
-def _event(entry: _Entry, meaning: _Meaning) -> Event | None:
-    lasts = entry.begins and not _ENDED.search(entry.words)
+def _event(entry: _Entry, meaning: SelMeaning) -> Event | None:
+    lasts = entry.begins and not ENDED.search(entry.words)
     variant = meaning.variant if lasts else meaning.over
     if variant is None:
         return None
@@ -298,8 +190,8 @@ FORMAT = Format(
     testimony="machine",
     recognises=re.compile(
         r"^(?:[\w.-]+: )?\s*[0-9a-f]{1,4}"
-        r"(?: \| +(?:\d\d/\d\d/\d{2,4} \| \d\d:\d\d:\d\d|Pre-Init  \|\d).*\| (?:Ass|Deass)erted|"
-        r",\d\d/\d\d/\d{2,4},\d\d:\d\d:\d\d(?: [A-Z]{2,5})?,[A-Z].*,(?:Ass|Deass)erted)"
+        r"(?: \| +(?:\d\d[/.]\d\d[/.]\d{2,4} \| \d\d:\d\d:\d\d|Pre-Init  \|\d).*\| (?:Ass|Deass)erted|"
+        r",\d\d[/.]\d\d[/.]\d{2,4},\d\d:\d\d:\d\d(?: [A-Z]{2,5})?,[A-Z].*,(?:Ass|Deass)erted)"
         r"|^ID *[|,] ?Date *[|,] ?Time *[|,] ?Name *[|,] ?Type"
         r"|^\d{1,5} *\| [A-Z][a-z]{2}-\d\d-\d{4} \| \d\d:\d\d:\d\d \| ",
         re.ASCII,

@@ -29,6 +29,7 @@ from parsers.reports.device_taints import KINDS as TAINT_KINDS
 from parsers.reports.device_taints import DeviceTaintReader
 from parsers.reports.kubernetes_jobs import KINDS as JOB_KINDS
 from parsers.reports.kubernetes_jobs import JobReader
+from parsers.reports.nvml_failures import NvmlFailure, nvml_failure
 from parsers.reports.reported_states import ReportedStates
 from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of, whole_of
@@ -280,7 +281,10 @@ _SEVERITY: Mapping[str, Severity] = {"Normal": "info"}
 # What a watch, an exporter or CloudEvents put around an object.
 _WRAPPERS = ("object", "data", "event")
 # Reasons of pods that report their node; the last only where it is about accelerators.
-_OF_PODS = frozenset({"Evicted", "TaintManagerEviction", "UnexpectedAdmissionError"})
+_OF_PODS = frozenset({"Evicted", "TaintManagerEviction", "UnexpectedAdmissionError", "FailedCreatePodSandBox"})
+# The device plugin's own words; what a pod is called or runs stands nowhere in them.
+_ALLOCATE = re.compile(r"(?:Pod )?Allocate failed due to ")
+_NO_RUNTIME = re.compile(r"no runtime for .{1,60} is configured|(?:containerd|crio)\.sock: connect: connection refused")
 _RESOURCE = re.compile(r"\b(?:nvidia\.com|amd\.com|habana\.ai|huawei\.com|cambricon\.com)/[\w.-]{1,40}", re.ASCII)
 
 
@@ -348,6 +352,9 @@ class KubernetesParser(DocumentParser):
         )
         node = text_of(about, "name") if of_node else text_of(source, "host") or text_of(record, "reportingInstance")
         time = _last(record)
+        if failure := _nvml(reason, message):
+            found = failure.event(SOURCE, message).with_attributes({**extra, "detector": SOURCE, "check": reason})
+            return [replace(found, time=time, node=node or self._node, line=line)]
         return [
             event_of(
                 replace(one, time=time, node=node or self._node, attributes={**extra, **one.attributes}), tables=TABLES
@@ -365,7 +372,16 @@ class KubernetesParser(DocumentParser):
 
 def _of_its_node(reason: str, message: str) -> bool:
     """Whether an event of a pod reports the node that it is on."""
-    return reason in _OF_PODS and (reason != "UnexpectedAdmissionError" or _RESOURCE.search(message) is not None)
+    if reason == "UnexpectedAdmissionError":
+        return _RESOURCE.search(message) is not None or _nvml(reason, message) is not None
+    return reason in _OF_PODS and (reason != "FailedCreatePodSandBox" or _NO_RUNTIME.search(message) is not None)
+
+
+def _nvml(reason: str, message: str) -> NvmlFailure | None:
+    """What the device plugin says of NVIDIA's library where it could give a pod no GPU."""
+    if reason != "UnexpectedAdmissionError" or not _ALLOCATE.match(message):
+        return None
+    return nvml_failure(message)
 
 
 def _repeats(record: Mapping[str, Any]) -> int:

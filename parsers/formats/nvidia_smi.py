@@ -1,4 +1,4 @@
-"""What `nvidia-smi nvlink -e` and `nvidia-smi -q` say of a GPU's NVLinks, and any of its commands of a GPU it misses.
+"""What `nvidia-smi` says of GPUs: NVLinks (`nvlink -e`, `-q`), the tables of `--query-gpu`, GPUs and drivers it misses.
 
     2026-09-05T12:00:00Z
     GPU 0: NVIDIA GB200 (UUID: GPU-d1b93026-6d5b-03bd-3a71-f85b47a61bde)
@@ -13,17 +13,20 @@ Kubernetes label `nvidia.com/gpu.clique` does. The counters of corrected symbols
 on every healthy link: they are left out.
 
     Unable to determine the device handle for GPU0000:07:00.0: Unknown Error        -> gpu_unhealthy of 0000:07:00.0
+    Failed to initialize NVML: Driver/library version mismatch                      -> nvrm_mismatch
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import isfinite
 
-from parsers.reports.tool_reading import MOMENT, moment_of
+from parsers.reports.nvml_failures import nvml_failure
+from parsers.reports.reported_states import ReportedStates
+from parsers.reports.tool_reading import MOMENT, ToolReading, moment_of
 from parsers.text.parser import Context, Format
-from store.records.event import Attribute, Device, Event
+from store.records.event import Attribute, Device, Event, canonical_pci
 from store.records.fault_catalog import with_kind_meaning
 
 # The words of drivers up to 595, and Foreshock's names of the same (`store/catalogs/telemetry.csv`).
@@ -64,6 +67,11 @@ _UNREACHABLE = re.compile(
     r"(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]): (?P<state>[A-Z][\w ]{2,60})",
     re.ASCII,
 )
+_FAILED = re.compile(
+    r"(?:(?P<node>(?=[\w.-]{0,252}\d)[A-Za-z][\w.-]{0,252}): +)?"
+    r"(?P<text>Failed to initialize NVML: |NVIDIA-SMI has failed )",
+    re.ASCII,
+)
 _GPU = re.compile(
     r"GPU (?:(?P<index>\d{1,3}): .{0,120}?(?:\(UUID: (?P<uuid>GPU-[0-9A-Fa-f-]{8,40})\))?"
     r"|(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]))\s*$",
@@ -76,6 +84,110 @@ _FABRIC = re.compile(
     r"\s*(?P<name>Fabric|State|Status|CliqueId|ClusterUUID)\s*(?::\s*(?P<value>[\w -]{1,64}?))?\s*$", re.ASCII
 )
 _NO_CLUSTER = re.compile(r"[0-]+")
+
+
+# What `nvidia-smi --query-gpu=... --format=csv` (also --query-remapped-rows) has of a GPU.
+#
+#     timestamp, index, pci.bus_id, temperature.gpu, power.draw [W], ecc.errors.uncorrected.volatile.total
+#     2025/03/01 04:05:06.123, 1, 00000000:0F:00.0, 91, 251.20 W, 3
+#
+# Rows without a head say nothing. Of a GPU that is sampled each second a reading a minute is told, and a state once.
+_HEAD = re.compile(
+    r"[a-z][a-zA-Z0-9_., \[\]/%]{0,600}?(?<![\w.])(?:ecc\.errors\.\w|temperature\.gpu|power\.draw|utilization\.gpu"
+    r"|remapped_rows\.\w|gpu_bus_id|pci\.bus_id|clocks_(?:throttle|event)_reasons\.)[a-zA-Z0-9_., \[\]/%]{0,2000}",
+    re.ASCII,
+)
+_MEASURES = {
+    "temperature.gpu": "gpu_temp_c",
+    "temperature.memory": "memory_temp_c",
+    "power.draw": "power_w",
+    "ecc.errors.corrected.volatile.total": "ecc_sbe",
+    "ecc.errors.uncorrected.volatile.total": "ecc_dbe",
+    "ecc.errors.uncorrected.aggregate.total": "ecc_dbe_lifetime",
+}
+# States: a column, the words of one that is there, its kind and variant.
+_STATES = (
+    ("remapped_rows.failure", "row_remap_failure"),
+    ("remapped_rows.pending", "row_remap"),
+    ("clocks_throttle_reasons.hw_slowdown", "gpu_throttled"),
+    ("clocks_event_reasons.hw_slowdown", "gpu_throttled"),
+)
+_THERE = frozenset(("Yes", "1", "Active"))
+_OF_CELLS = {"[GPU is lost]": "gpu_missing", "[GPU requires reset]": "gpu_unhealthy"}
+_UNIT = re.compile(r" \[[^\]]{1,8}\]$", re.ASCII)
+_DAY = re.compile(r"(\d{4})/(\d{2})/(\d{2}) (\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)", re.ASCII)
+_READING_S = 60.0
+_MOST_COLUMNS = 200
+
+
+class GpuQuery:
+    """Reads the rows of such tables. Remembers each GPU's last reading and its states."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._columns: list[str] = []
+        self._states = ReportedStates()
+        self._read: dict[tuple[str | None, ...], datetime] = {}
+
+    def heads(self, text: str) -> bool:
+        """Whether a line is the head of such a table, whose rows follow."""
+        if ", " not in text or not _HEAD.fullmatch(text[:3000]):
+            return False
+        self._columns = [_UNIT.sub("", name.strip()) for name in text.split(", ")[:_MOST_COLUMNS]]
+        return True
+
+    def events(self, text: str, node: str | None, line: int) -> Iterator[Event]:
+        """The events of a row: nothing of a line that is none."""
+        cells = [cell.strip() for cell in text.split(", ", _MOST_COLUMNS)]
+        if len(cells) < 2 or len(cells) != len(self._columns):
+            return
+        row = dict(zip(self._columns, cells, strict=True))
+        device = _device(row)
+        if device is None:
+            return
+        day = _DAY.fullmatch(row.get("timestamp", ""))
+        time = moment_of(MOMENT.match("{}-{}-{} {}".format(*day.groups())), self._context) if day else None
+        said = ToolReading(device, line)
+        for name, known in _MEASURES.items():
+            if name in row:
+                said.take(known, row[name])
+        key = (node, device.pci, device.uuid, str(device.index))
+        before = self._read.get(key)
+        if before is None or time is None or (time - before).total_seconds() >= _READING_S:
+            if time is not None and len(self._read) < _MOST_GPUS:
+                self._read[key] = time
+            yield from said.events("nvidia_smi", node, time)
+        for kind, words in _conditions(row):
+            if self._states.changed((str(node), *map(str, key), kind), (words,)):
+                found = Event(time, node, "nvidia_smi", kind, device=device, message=words, line=line)
+                yield with_kind_meaning(found)
+
+
+_MOST_GPUS = 100_000
+
+
+def _device(row: Mapping[str, str]) -> Device | None:
+    """The GPU that a row names; None where it names none."""
+    pci = _pci(row.get("pci.bus_id") or row.get("gpu_bus_id"))
+    uuid = row.get("uuid") or row.get("gpu_uuid")
+    index = row.get("index", "")
+    device = Device(
+        "gpu",
+        pci=canonical_pci(pci) if pci else None,
+        index=int(index) if index.isdecimal() and len(index) < 4 else None,
+        uuid=uuid if uuid and uuid.startswith("GPU-") and len(uuid) <= 40 else None,
+    )
+    return None if device == Device("gpu") else device
+
+
+def _conditions(row: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Kind and words of each state that a row shows."""
+    for name, kind in _STATES:
+        if row.get(name) in _THERE:
+            yield kind, f"{name}: {row[name]}"
+    lost = next((cell for cell in row.values() if cell in _OF_CELLS), None)
+    if lost is not None:
+        yield _OF_CELLS[lost], lost.strip("[]")
 
 
 @dataclass(slots=True)
@@ -96,6 +208,7 @@ class NvidiaSmiParser:
         self._context = context
         self._time: datetime | None = None
         self._said: dict[str | None, _GpuReading] = {}
+        self._query = GpuQuery(context)
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The event of the GPU before, where another one begins."""
@@ -106,6 +219,16 @@ class NvidiaSmiParser:
             node, state = lost["node"] or node, {"state": lost["state"].strip()}
             missed = _GpuReading(Device("gpu", pci=_pci(lost["pci"])), line)
             return [*self._told(node), self._event(node, missed, "gpu_unhealthy", text.strip()[:500], state)]
+        if failed := _FAILED.match(text):
+            failure = nvml_failure(text)
+            if failure is None:
+                return []
+            named = replace(failure.event("nvidia_smi", text[failed.start("text") :]), time=self._time, line=line)
+            return [*self._told(node), replace(named, node=failed["node"] or node)]
+        if self._query.heads(text):
+            return list(self.flush())
+        if ", " in text and (rows := list(self._query.events(text, node, line))):
+            return rows
         if gpu := _GPU.match(text):
             found = list(self._told(node))
             index = None if gpu["index"] is None else int(gpu["index"])
@@ -191,14 +314,18 @@ def _pci(text: str | None) -> str | None:
 
 FORMAT = Format(
     name="nvidia_smi",
-    description="NVLink counters of each link, and the NVLink fabric (nvidia-smi nvlink -e, nvidia-smi -q)",
+    description="NVLinks and their fabric (nvidia-smi nvlink -e, -q), the CSV of nvidia-smi --query-gpu",
     sample="         Link 14: Total link recovery events: 505",
     make=NvidiaSmiParser,
     testimony="machine",
     recognises=re.compile(
         r"^(?:[\w.-]+: +)?\s*(?:Link \d{1,3}: (?:[A-Z][A-Za-z ]+ (?:Errors|events|BER)|Tx discards): [0-9]"
         r"|GPU \d{1,3}: NVIDIA .{1,80}\(UUID: GPU-|CliqueId +: |ClusterUUID +: )"
-        r"|^(?:[A-Za-z][\w.-]{0,60}?\d[\w.-]{0,200}: +)?Unable to determine the device handle for GPU ?[0-9A-Fa-f]{4}",
+        r"|^(?:[A-Za-z][\w.-]{0,60}?\d[\w.-]{0,200}: +)?"
+        r"(?:Unable to determine the device handle for GPU ?[0-9A-Fa-f]{4}"
+        r"|Failed to initialize NVML: |NVIDIA-SMI has failed )"
+        r"|^[a-z][a-zA-Z0-9_., \[\]/%]{0,300}?, (?:ecc\.errors\.\w|temperature\.gpu|power\.draw|utilization\.gpu"
+        r"|remapped_rows\.\w|gpu_bus_id|pci\.bus_id|clocks_(?:throttle|event)_reasons\.)[a-zA-Z0-9_., \[\]/%]*$",
         re.ASCII,
     ),
 )

@@ -5,7 +5,8 @@
     -> {"kind": "coolant_leak", "severity": "fatal", "attributes": {"check": "LeakDetectedCritical"}, ...}
 
 The node is the reader's, whatever a document names: a controller speaks of its own node. Of a message the id decides
-what it is about, then its words, since makers have registries of their own; how grave it is the controller says itself.
+what it is about, then its words, since makers have registries of their own, then the sensor of an entry of the SEL; how
+grave it is the controller says itself.
 A resource's state is told once, a good one only after another. Sources: DMTF's data model (DSP0268), its registry
 Environmental 1.1.0, and the examples of its OCP profiles for power shelves and cooling units.
 """
@@ -16,10 +17,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parsers.reports.reported_states import ReportedStates
+from parsers.reports.sel_entries import meaning_of
 from parsers.text.documents import Document, DocumentParser
 from parsers.text.json_fields import attributes, moment_of, record_of, records_of, text_of
 from parsers.text.parser import Context, Format
-from store.records.event import Event
+from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
 
 _TYPE = re.compile(r"#(?P<type>\w{1,60})\.", re.ASCII)
@@ -107,12 +109,18 @@ def message_event(record: Mapping[str, Any], node: str | None) -> Event | None:
     is_no_leak = kind == "coolant_leak" and not is_leak_by_id and _NO_LEAK.search(text)
     if is_no_leak or (kind == "node_hot" and _COLD.search(f"{key} {text}")):
         kind = None
-    if health not in ("OK", "Warning", "Critical") or (kind is None and health == "OK"):
+    if health not in ("OK", "Warning", "Critical"):
+        return None
+    sel = None if kind is not None else _of_sensor(record, text)
+    if kind is None and health == "OK" and sel is None:
         return None
     named = {"check": key[:_LONGEST_NAME] or None, "name": origin.rpartition("/")[2] or None, "path": origin or None}
     said = attributes(**named, health=health, resolution=text_of(record, "Resolution"))
     time = moment_of(record, "EventTimestamp", "Created")
     event = Event(time, node, "redfish", kind or "health_event", message=text[:1000], attributes=said)
+    if sel is not None:
+        device = Device(sel[2]) if sel[2] else Device()
+        return with_kind_meaning(replace(event, kind=sel[0], device=device), sel[1])
     if kind is None:
         judged = with_kind_meaning(replace(event, attributes={**said, "detector": "redfish"}))
         return replace(judged, severity="error", action="run_diagnostics") if health == "Critical" else judged
@@ -120,6 +128,16 @@ def message_event(record: Mapping[str, Any], node: str | None) -> Event | None:
     if kind == "coolant_leak" and health == "Critical" and not is_leak_by_id:
         return with_kind_meaning(event, "")  # its words speak of a leak, or its id of a detector: that holds no node
     return with_kind_meaning(event, "input" if has_no_input else _VARIANTS[kind][health])
+
+
+def _of_sensor(record: Mapping[str, Any], text: str) -> tuple[str, str, str | None] | None:
+    """Kind, variant and device of an entry of the SEL by its sensor's type; None of one that is none of these."""
+    sensor = text_of(record, "SensorType")
+    meaning = None if sensor is None else meaning_of(sensor, "", text)
+    if meaning is None or meaning.kind == "health_event":
+        return None
+    variant = meaning.over if text_of(record, "EntryCode") == "Deassert" else meaning.variant
+    return None if variant is None else (meaning.kind, variant, meaning.device)
 
 
 def _topic(text: str) -> str | None:

@@ -7,9 +7,9 @@
     [2026-08-26T09:14:34.679] update_node: node gpu-003 state set to DRAINING
     -> node_state of gpu-003, for the reason Xid 79
 
-Its own file, the system log of its host, or what it prints. A reason counts for a state of the same nodes that is set
-in one of the next lines: somebody's, or what a node's daemon could not do for a job. What is said again of a node, as
-each round of pings does, is told once until the node returns, which gives nothing.
+Its own file, the system log of its host (`journalctl -o json` too), or what it prints. A reason counts for a state of
+the same nodes that is set in one of the next lines: somebody's, or what a node's daemon could not do for a job. What is
+said again of a node, as each round of pings does, is told once until the node returns, which gives nothing.
 Sources: slurmctld/{ping_nodes,node_mgr,proc_req}.c of Slurm 20.02 to 24.11, public logs.
 """
 
@@ -17,10 +17,12 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
+from parsers.journal import record_from_json
 from parsers.reports.slurm import NodeReason, NodeState, node_events, read_state
 from parsers.text.parser import Context, Format, ParseError
 from parsers.text.prefix import PrefixReader
 from parsers.text.stamp import Stamps
+from parsers.trust import RefusedLineError
 from store.records.event import Event, RecordError
 from store.records.fault_catalog import with_kind_meaning
 from store.records.hostlist import expand
@@ -38,6 +40,11 @@ _JOB = re.compile(
 )
 _STATE = re.compile(
     r"(?:update_node|drain_nodes): node (?P<nodes>\S{1,4000}) state set to (?P<state>[A-Z_+*]{2,60})$", re.ASCII
+)
+_SET = re.compile(
+    r"(?:error: )?(?:Setting node (?P<node>\S{1,255}) state to INVAL with reason: ?(?P<reason>.{1,400})"
+    r"|.{0,60}?(?P<why>Prolog or job env setup failure) on node (?P<drained>\S{1,255}), draining the node)",
+    re.ASCII,
 )
 _BOOTED = re.compile(r"(?:validate_node_specs: )?Node (?P<node>\S{1,255}) unexpectedly rebooted", re.ASCII)
 _BACK = re.compile(
@@ -62,7 +69,8 @@ class SlurmctldParser:
         """The nodes that a line tells out of service, or booted.
 
         Raises:
-            ParseError: a list of nodes is none.
+            ParseError: a list of nodes is none, or JSON that is cut short.
+            RefusedLineError: a record of journald that another program wrote.
         """
         found = self._message(text)
         if found is None:
@@ -73,6 +81,10 @@ class SlurmctldParser:
         elif match := _STATE.match(message):
             state = read_state(match["state"])
             return self._out(match["nodes"], state, NodeReason(self._reason_of(match["nodes"], line), time), line)
+        elif match := _SET.match(message):
+            node, why = match["node"] or match["drained"], match["reason"] or match["why"]
+            flag = "INVALID_REG" if match["node"] else "DRAIN"
+            return self._out(node, NodeState((flag,), False), NodeReason(why.strip(), time), line)
         elif match := _SILENT.match(message):
             flags = ("DOWN", "NOT_RESPONDING") if match["down"] else ("NOT_RESPONDING",)
             return self._out(match["nodes"], NodeState(flags, False), NodeReason("Not responding", time), line)
@@ -95,9 +107,11 @@ class SlurmctldParser:
             return None, text[len(_PRINTED) :].rstrip()
         if "slurmctld" not in text:
             return None
-        record = self._prefix.read(text)
-        if record.tag != "slurmctld":
+        record = record_from_json(text, self._prefix) if text.startswith("{") else self._prefix.read(text)
+        if record is None or record.tag != "slurmctld":
             return None
+        if record.by_user:
+            raise RefusedLineError("writer")
         message = record.message.removeprefix(_PRINTED)
         own = _OWN.match(message)
         return record.time, (message[own.end() :] if own else message).rstrip()
@@ -131,7 +145,7 @@ FORMAT = Format(
         r"^\[\d{4}-\d{2}-\d{2}T[\d:.]{8,15}(?:Z|[+-][\d:]{4,5})?\] (?:error: Nodes \S{1,400} not responding"
         r"|(?:update_node|drain_nodes): node \S{1,400} (?:state|reason) set to|validate_node_specs: "
         r"|error: slurmd error running JobId=|sched: Allocate JobId=|_slurm_rpc_\w{1,60}: |slurmctld version \d)"
-        r"|^slurmctld: |\bslurmctld\[\d{1,10}\]: ",
+        r"|^slurmctld: |\bslurmctld\[\d{1,10}\]: |^\{.*\"SYSLOG_IDENTIFIER\" ?: ?\"slurmctld\"",
         re.ASCII,
     ),
 )

@@ -21,7 +21,8 @@ from parsers.training.checkpoints import Checkpoints
 from parsers.training.collectives import SIGNS as WAIT_SIGNS
 from parsers.training.collectives import CollectiveWaits
 from parsers.training.error_report import AttemptErrors, ErrorReader, ErrorReport
-from parsers.training.exceptions import JAX, NCCL, PYTHON, glog_of
+from parsers.training.exceptions import JAX, NCCL, NVML, PYTHON, glog_of
+from parsers.training.failed_calls import CUDA
 from parsers.training.frameworks import HF_TRAINER, NEMO
 from parsers.training.launchers import (
     BOX_SIGNS,
@@ -70,7 +71,7 @@ KINDS: Mapping[str, str] = {
 # A trainer that is built upon another stands before it: where both report an iteration or a save, the first has it.
 TRAINERS: tuple[Trainer, ...] = (MEGATRON, NEMO, TORCHTITAN, HF_TRAINER, DEEPSPEED)
 # Tried in this order.
-READERS: tuple[ErrorReader, ...] = (SLURM, NPU, NCCL, TORCHRUN, LAUNCHERS, JAX, PYTHON)
+READERS: tuple[ErrorReader, ...] = (SLURM, NVML, NPU, NCCL, TORCHRUN, LAUNCHERS, JAX, PYTHON, CUDA)
 SIGNS = tuple(sign for reader in READERS for sign in reader.signs)
 
 
@@ -420,9 +421,12 @@ FORMAT = Format(
         r"|\[[A-Z]+\|trainer\.py:\d+\] |\] \[[A-Z]+\] \[\w+\.py:\d+:\w+\] "
         r"|loading fused kernels|will not load any checkpoints|using world size: \d|time across ranks \(ms\)"
         r"|Watchdog caught collective operation|torch[./]distributed[./]elastic|NCCL WARN "
-        r"|slurmstepd: error: (?:\*\*\*|Detected|Exceeded|Container)"
-        r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: (?:\S+: tasks? [\d,-]+: |Node failure on |Nodes \S+ are still not)"
-        r"|has been marked dead because the detector"
+        r"|slurmstepd(?:-[\w.-]{1,200})?: error: (?:\*\*\*|Detected|Exceeded|Container|pyxis: |Prolog hung on )"
+        r"|ProcessGroupNCCL\.cpp:\d+\]|srun: error: (?:\S+: tasks? [\d,-]+: |Node failure on |Nodes \S+ are still not"
+        r"|Task launch for )|has been marked dead because the detector|^\(raylet\) "
+        r"|nvidia-container-cli: \w{1,20} error: |Unexpected error from cudaGetDeviceCount|\[cnrtError\] \["
+        r"|Transport retry count exceeded on |CUDART Error: |(?:NCCL|CUDA|Cuda) failure [\w./-]+\.\w+:\d"
+        r"|CUDA error at .{1,200}:\d+ code=\d"
         r"|coordination_service(?:_agent)?\.cc:\d+\]|Coordination service agent in error status"
         r"|\[rank\d+\]: (?:Traceback |[\w.]+(?:Error|Exception): )"
         r"|torch\.[\w.]+(?:Error|Exception): |RuntimeError: (?:CUDA|HIP|NCCL|ACL|HCCL|synStatus)[ =]"

@@ -5,6 +5,7 @@ Every `MessageFamily` of a file in `families/` is a line here. Its lines are in 
 
 from parsers.kernel_messages.families import (
     accelerators,
+    daemons,
     disk,
     filesystem,
     gpu,
@@ -39,4 +40,5 @@ FAMILIES: tuple[MessageFamily, ...] = (
     memory.MEMORY_PRESSURE,
     host.LOCKUPS,
     host.THERMAL,
+    daemons.DAEMONS,
 )

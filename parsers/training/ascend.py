@@ -35,6 +35,9 @@ _NAMED = re.compile(
 # Old releases print no time, and one code over several lines: `EH9999: Inner Error!` stands above what it is.
 _BARE = re.compile(r"\s{0,8}(?P<code>E[EHIJLZ]\d{4}): (?!Inner Error!)(?P<text>[A-Za-z].{1,800})", re.ASCII | re.DOTALL)
 _PEER = re.compile(r"remote rank: ?\[(?P<peer_rank>\d{1,7})\]", re.ASCII)
+# A call of the runtime that failed, as PaddlePaddle prints it; a warning of torch_npu's.
+_CALLED = re.compile(r"Call (?P<call>acl\w{1,60})\(.{0,200}?\) failed : (?P<status>\d{6}) at file", re.ASCII)
+_WARNED = re.compile(r"NPU warning, error code is (?P<status>\d{6})", re.ASCII)
 # What a code says whatever its words are: EI0013 is an error of the network adapter's completion queue; a process of an
 # earlier run, a port that is taken and operators that do not fit each other are the program's.
 _VARIANTS = {
@@ -51,6 +54,11 @@ def read_npu(text: str) -> ErrorReport | None:
             del found["rank"]
         attributes = {**numbers(found), "device": int(match["device"])}
         return ErrorReport(match["code"], _message(match), time=_time(match), attributes=attributes)
+    if match := _CALLED.search(text):
+        return ErrorReport("acl_call", match[0][:MAX_MESSAGE], attributes=numbers(match.groupdict()))
+    if match := _WARNED.search(text):
+        status = numbers(match.groupdict())
+        return ErrorReport("npu_warning", match[0], variant="noticed", attributes=status, distinct_by=match["status"])
     match = _NAMED.search(text) or _CANN.search(text) or _BARE.match(text)
     if match is None:
         return None
@@ -75,6 +83,15 @@ def _time(match: re.Match[str]) -> str | None:
 
 NPU = ErrorReader(
     name="npu",
-    signs=("(PID:", "[PID:", "EI0", "EJ0", "EE1002: ", *(f"E{module}9999" for module in "EHIZ")),
+    signs=(
+        "(PID:",
+        "[PID:",
+        "EI0",
+        "EJ0",
+        "EE1002: ",
+        ") failed : ",
+        "NPU warning, error code",
+        *(f"E{module}9999" for module in "EHIZ"),
+    ),
     read=read_npu,
 )

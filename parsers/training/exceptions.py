@@ -9,7 +9,9 @@ The last line of a traceback names the error. Lines that merely mention an error
 
 import re
 
+from parsers.reports.nvml_failures import nvml_failure
 from parsers.training.error_report import MAX_MESSAGE, ErrorReader, ErrorReport, numbers, variant_of
+from store.records.event import Attribute
 
 # NCCL's warnings and PyTorch's watchdog over its collectives.
 #
@@ -25,6 +27,7 @@ from parsers.training.error_report import MAX_MESSAGE, ErrorReader, ErrorReport,
 # transport/net_ib.cc, misc/ibvwrap.cc, misc/socket.cc, include/checks.h of NCCL.
 
 _GLOG = re.compile(r"\[?[EWF](?P<month>\d{1,2})?(?P<day>\d{2}) (?P<clock>\d{2}:\d{2}:\d{2}\.\d{1,9}) ", re.ASCII)
+_RAISED_ASYNC = re.compile(r"raised the following async exception: (?P<text>.{1,400})", re.ASCII)
 _WATCHDOG = re.compile(
     r"Watchdog caught collective operation timeout|watchdog thread terminated with exception"
     r"|[Ww]atchdog got stuck for|Heartbeat monitor timed out",
@@ -36,6 +39,7 @@ _WORK = re.compile(
     r"\) ran for (?P<ran_ms>\d{1,12}) milliseconds",
     re.ASCII,
 )
+_OPERATION = re.compile(r"SeqNum=(?P<sequence>\d{1,15}), OpType=(?P<operation>\w{1,40})", re.ASCII)
 _WARN = "NCCL WARN "
 _NODE = re.compile(r"(?P<node>[\w.-]{1,200}):\d{1,10}:\d{1,10} \[\d{1,3}\] [^\[]{0,120}$", re.ASCII)
 # How far before the warning its host stands.
@@ -64,7 +68,11 @@ _HARMLESS = re.compile(
     re.ASCII,
 )
 _IBV = re.compile(r"Call to (?P<call>ibv_\w{1,60}) failed", re.ASCII)
-_CUDA = re.compile(r"(?:Cuda|HIP) failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'", re.ASCII)
+_CUDA = re.compile(
+    r"(?:Cuda|HIP) failure (?:\d{1,6} )?'(?P<what>[^']{1,200})'"
+    r"|(?:cuda|hip)(?:Ipc|Mem|Malloc|Event|Stream|Launch|Device)\w{1,40} failed ?: ?(?P<said>\w.{1,120})",
+    re.ASCII,
+)
 # NCCL's multicast over the NVSwitches: what cannot be bound, says NCCL, is the Fabric Manager's or a switch's fault.
 _NVLS = re.compile(
     r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory(?: of size (?P<bytes>\d{1,18}))?.{0,120}?"
@@ -74,6 +82,7 @@ _NVLS = re.compile(
 _NVLS_PLACE = "transport/nvls"
 _SOCKET = re.compile(
     r"Call to (?:connect|recv|send|accept|poll)\w{0,20} .{0,80}(?:failed|timeout)|[Cc]onnection closed by remote peer"
+    r"|[Ss]ocket (?:recv|send) failed"
     r"|(?:socket\w{1,40}|ncclSocket\w{1,40}): .{0,200}(?:failed|refused|timed out|closed|exceeded)"
     r"|^Connect to \S{1,80} failed",
     re.ASCII,
@@ -92,6 +101,8 @@ def read_nccl(text: str) -> ErrorReport | None:
     """A watchdog's line, or a warning that reports a fault."""
     if match := _WATCHDOG.search(text):
         return _watchdog(text, match)
+    if match := _RAISED_ASYNC.search(text):
+        return _async(text, match)
     if match := _NVLS.search(text):
         return _multicast(text, match)
     head, warned, said = text.partition(_WARN)
@@ -126,6 +137,17 @@ def _watchdog(text: str, match: re.Match[str]) -> ErrorReport:
     )
 
 
+def _async(text: str, match: re.Match[str]) -> ErrorReport:
+    """What NCCL told PyTorch of a collective that was still under way."""
+    fields: dict[str, Attribute] = {}
+    for pattern in (_RANK, _OPERATION):
+        if found := pattern.search(text, 0, match.start()):
+            fields.update(numbers(found.groupdict()))
+    variant = variant_of("", match["text"])
+    message = match["text"].strip()[:MAX_MESSAGE]
+    return ErrorReport("nccl_async", message, variant=variant, glog=glog_of(text), attributes=fields, of_group=True)
+
+
 def glog_of(text: str) -> tuple[int, str, str] | None:
     """Month, day and clock of a line of PyTorch's logger; None where it bears none."""
     glog = _GLOG.search(text)
@@ -149,7 +171,7 @@ def _warning(text: str, node: str | None) -> ErrorReport | None:
     if match := _IBV.search(text):
         return ErrorReport("nccl_ib_call", message, variant="fabric", node=node, attributes=_fields(match))
     if match := _CUDA.search(text):
-        return ErrorReport("nccl_cuda", message, variant=variant_of("", match["what"]), node=node)
+        return ErrorReport("nccl_cuda", message, variant=variant_of("", match["what"] or match["said"]), node=node)
     if _SOCKET.search(text):
         return ErrorReport("nccl_socket", message, variant="noticed", node=node)
     return None
@@ -181,7 +203,9 @@ def _fields(match: re.Match[str]) -> dict[str, str | int | float | bool | None]:
 
 
 NCCL = ErrorReader(
-    name="nccl", signs=("atchdog", "NCCL WARN", "Heartbeat monitor", "NVLink SHARP (NVLS)"), read=read_nccl
+    name="nccl",
+    signs=("atchdog", "NCCL WARN", "Heartbeat monitor", "NVLink SHARP (NVLS)", "following async exception"),
+    read=read_nccl,
 )
 
 
@@ -221,10 +245,32 @@ JAX = ErrorReader(
 )
 
 
+# NVIDIA's library and container tool, whichever program of a job prints what they say.
+_NVML_NAMES = {"nvrm_mismatch": "nvml_mismatch", "gpu_missing": "gpu_lost", "node_service": "nvml_failed"}
+_NVML_VARIANTS = {"gpu_missing": "hardware"}
+
+
+def read_nvml(text: str) -> ErrorReport | None:
+    """A driver that does not answer, or has another version; a GPU that is lost."""
+    failure = nvml_failure(text)
+    if failure is None:
+        return None
+    variant = _NVML_VARIANTS.get(failure.kind, "driver")
+    device = {} if failure.device.index is None else {"device": failure.device.index}
+    return ErrorReport(_NVML_NAMES[failure.kind], text.strip()[:MAX_MESSAGE], variant=variant, attributes=device)
+
+
+NVML = ErrorReader(
+    name="nvml",
+    signs=("Failed to initialize NVML: ", "NVIDIA-SMI has failed", "nvidia-container-cli: "),
+    read=read_nvml,
+)
+
+
 # Torchrun's agent prints its own tracebacks line by line behind its logger's head.
 _RAISED = re.compile(
     r"(?:[EF]\d{4} [\d:.]{8,18} {1,8}\d{1,20} [\w./-]{1,120}:\d{1,6}\] )?"
-    r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
+    r"(?:\[[^\]]{0,120}\]:? ?){0,4}(?P<name>Exception|(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}"
     r"(?:Error|Exception|Exit|Interrupt)(?:_[A-Z]\w{1,40})?)(?:: (?P<text>.*)|\s*$)",
     re.ASCII,
 )
@@ -238,8 +284,13 @@ _DRIVER_ERROR = re.compile(
 )
 # The same in another logger's line, where no exception's name begins it.
 _CUDA_ERROR = re.compile(
-    r"CUDA error: (?P<text>(?:Invalid access of peer GPU memory|uncorrectable (?:ECC|NVLink) error|hardware stack error"
-    r"|device is in an unavailable state).{0,200})",
+    r"CUDA [Ee]rror(?: Prev)?: (?P<text>(?:Invalid access of peer GPU memory|uncorrectable (?:ECC|NVLink) error"
+    r"|hardware stack error|device is in an unavailable state).{0,200})",
+    re.ASCII,
+)
+# Cambricon's runtime.
+_CNRT = re.compile(
+    r"\[cnrtError\] \[\d{1,10}\] \[Card ?: ?(?P<device>\d{1,4})\] (?P<text>.{1,300})",
     re.ASCII,
 )
 # AMD's runtime ends the program: an address that is not its own, or a GPU that hangs, for whatever reason.
@@ -281,11 +332,19 @@ def read_python(text: str) -> ErrorReport | None:
         return ErrorReport("c10_error", match["text"].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
     if match := _FATAL.match(text):
         return ErrorReport("fatal_python_error", match[0].strip()[:MAX_MESSAGE], variant=variant_of("", match["text"]))
+    return _runtime(text)
+
+
+def _runtime(text: str) -> ErrorReport | None:
+    """What the runtime of an accelerator says, where no exception's name stands before it."""
     if match := _ROCM.search(text):
         return _rocm(match)
     if match := _HSA.search(text):
         ours = match["name"].removeprefix("HSA_STATUS_ERROR_").startswith(_HSA_OF_PROGRAMS)
         return ErrorReport(match["name"], match[0].strip()[:MAX_MESSAGE], variant="application" if ours else "")
+    if match := _CNRT.search(text):
+        device = numbers({"device": match["device"]})
+        return ErrorReport("cnrt_error", match["text"].strip()[:MAX_MESSAGE], attributes=device)
     if match := _CUDA_ERROR.search(text):
         return ErrorReport("cuda_error", match[0].strip()[:MAX_MESSAGE], variant="hardware")
     if match := _UNEXPECTED.search(text):
@@ -330,6 +389,7 @@ PYTHON = ErrorReader(
     signs=(
         *("rror", "xception", "Exit", "Interrupt", "what():"),
         *("Unexpected result", "CUDA_ERROR_", "in local ", "Mismatch", "by GPU node-", "HSA_STATUS_ERROR_"),
+        "[cnrtError]",
     ),
     read=read_python,
 )

@@ -42,7 +42,7 @@ _PREFIX = re.compile(
     r"|(?!py\d|E[A-Z]\d{4}: |[\w.-]{1,200}?(?:Error|Exception|Warning): )[A-Za-z][\w.-]{0,200}?\d[\w.-]{0,200}): "
     r"|[\w.-]{1,80}/\d{1,5} (?=\[)"
     r"|\((?:[\w.:-]{1,80},? )?(?:rank=\d{1,7}, )?pid=\d{1,10}(?:, ip=[\w.:]{1,60})?\) "
-    r"|\[pod/[\w./-]{1,200}\] "
+    r"|\[pod/[\w./-]{1,200}\] |(?:ERROR|CRITICAL) \d{2}-\d{2} \d{2}:\d{2}:\d{2} \[[\w./-]{1,120}:\d{1,6}\] "
     r"|[\w.-]{1,80} {1,20}\| "
     r"|\[?(?P<collected>\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2}))\]? "
     r"(?:std(?:out|err) [FP] )?)",
@@ -89,7 +89,7 @@ def program_line(text: str) -> ProgramLine:
 
 def _note(line: ProgramLine, match: re.Match[str]) -> None:
     """Keep what a prefix tells."""
-    line.node = line.node or match["node"]
+    line.node = line.node or (match["node"] and match["node"].removeprefix("slurmstepd-"))
     rank = match["rank"] or match["mpi"] or match["srun"]
     if rank is not None:
         line.rank = int(rank)
@@ -138,6 +138,23 @@ _RAY_NODE = re.compile(
     r"dead because the detector has missed too many heartbeats",
     re.ASCII,
 )
+# And what a node's raylet tells the driver: workers that ended, and those that it ended itself for memory.
+_RAY_WORKER = re.compile(
+    r"A worker died or was killed while executing a task by an unexpected system error\..{0,600}?"
+    r"Worker IP address: (?P<node>[\w.:]{1,60})(?:.{0,60}? Worker PID: (?P<pid>\d{1,10}))?",
+    re.ASCII,
+)
+_RAY_MEMORY = re.compile(
+    r"(?P<count>[1-9]\d{0,8}) Workers \(tasks / actors\) killed due to memory pressure \(OOM\).{0,200}?"
+    r"IP: (?P<node>[\w.:]{1,60})\)",
+    re.ASCII,
+)
+# UCX: no answer came over InfiniBand or RoCE.
+_UCX_RETRY = re.compile(
+    r"(?:\[(?P<node>[\w.-]{1,200}):\d{1,10}:\d{1,6}(?::\d{1,10})?\] .{0,60}?)?"
+    r"Transport retry count exceeded on (?P<name>[\w.-]{1,64}):(?P<port>\d{1,3})/(?:IB|RoCE)",
+    re.ASCII,
+)
 # A signal that a library of the program caught: UCX's handler, then Open MPI's (opal/util/stacktrace.c).
 #
 #     [gpu-017:229246:0:229246] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))
@@ -151,6 +168,11 @@ _MPI_SIGNAL = re.compile(
     r"\[(?P<node>[\w.-]{1,200}):(?P<pid>\d{1,10})\] Signal: (?P<what>[A-Z][\w ]{1,40}) \((?P<signal>\d{1,3})\)",
     re.ASCII,
 )
+# Abseil's handler, in Ray's workers and in programs on TPUs.
+_ABSL_SIGNAL = re.compile(
+    r"\*\*\* SIG(?P<name>SEGV|ABRT|BUS|FPE|ILL|TRAP|TERM) received (?:at time=\d|by PID (?P<pid>\d{1,10}))", re.ASCII
+)
+_SIGNALS = {"SEGV": "11", "ABRT": "6", "BUS": "7", "FPE": "8", "ILL": "4", "TRAP": "5", "TERM": "15"}
 # Somebody asked the program to end (SIGINT, SIGTERM).
 _ASKED = frozenset({"2", "15"})
 
@@ -158,17 +180,25 @@ _ASKED = frozenset({"2", "15"})
 def read_launcher(text: str) -> ErrorReport | None:
     """The end of a task."""
     if match := _UCX_SIGNAL.search(text) or _MPI_SIGNAL.search(text):
-        caught = numbers({"pid": match["pid"], "signal": match["signal"]})
-        variant = "ended" if match["signal"] in _ASKED else ""
-        name, text = "signal_caught", match[0][:MAX_MESSAGE]
-        return ErrorReport(
-            name, text, variant=variant, node=match["node"], attributes=caught, distinct_by=match["signal"]
-        )
+        return _caught(match, match["signal"], match["node"])
+    if match := _ABSL_SIGNAL.search(text):
+        return _caught(match, _SIGNALS[match["name"]], None)
     if match := _RETURNED.search(text) or _CHILD.search(text):
         return ErrorReport("process_exit", match[0], attributes=numbers(match.groupdict()))
     if match := _RAY_NODE.search(text):
         name, node = "ray_node_dead", match["node"]
         return ErrorReport(name, match[0][:MAX_MESSAGE], variant="host", node=node, distinct_by=node)
+    if match := _RAY_WORKER.search(text):
+        pid = numbers({"pid": match["pid"]})
+        return ErrorReport("ray_worker_died", match[0][:MAX_MESSAGE], node=match["node"], attributes=pid)
+    if match := _RAY_MEMORY.search(text):
+        said, node = numbers({"count": match["count"]}), match["node"]
+        return ErrorReport(
+            "ray_out_of_memory", match[0][:MAX_MESSAGE], variant="application", node=node, attributes=said
+        )
+    if match := _UCX_RETRY.search(text):
+        port = numbers({"name": match["name"], "port": match["port"]})
+        return ErrorReport("ucx_retries", match[0][:MAX_MESSAGE], variant="fabric", node=match["node"], attributes=port)
     if match := _MPI.search(text) or _PDSH.search(text):
         fields = {name: value for name, value in match.groupdict().items() if name not in ("node", "what")}
         message = text.strip()[:MAX_MESSAGE]
@@ -176,11 +206,20 @@ def read_launcher(text: str) -> ErrorReport | None:
     return None
 
 
+def _caught(match: re.Match[str], signal: str, node: str | None) -> ErrorReport:
+    """A signal that a handler told of."""
+    caught = numbers({"pid": match["pid"], "signal": signal})
+    variant = "ended" if signal in _ASKED else ""
+    message = match[0][:MAX_MESSAGE]
+    return ErrorReport("signal_caught", message, variant=variant, node=node, attributes=caught, distinct_by=signal)
+
+
 LAUNCHERS = ErrorReader(
     name="launchers",
     signs=(
         *("return code", "Child process with PID", "that process rank", "pdsh@", "Caught signal ", "] Signal: "),
-        "has been marked dead because",
+        *("has been marked dead because", "A worker died or was killed", "Workers (tasks / actors) killed"),
+        *("Transport retry count exceeded on ", "*** SIG"),
     ),
     read=read_launcher,
 )
@@ -198,7 +237,7 @@ LAUNCHERS = ErrorReader(
 # srun/libsrun/launch.c of Slurm, real logs of bigscience.
 
 # A job's log names the daemon; its own log (slurmd.log) names the step: `[4711.batch] error: *** JOB 4711 ...`.
-_DAEMON = r"(?:slurmstepd: |^(?:\[[\w.+]{1,40}\] )?)error: "
+_DAEMON = r"(?:slurmstepd(?:-[\w.-]{1,200})?: |^(?:\[[\w.+]{1,40}\] )?)error: "
 _CANCELLED = re.compile(
     _DAEMON + r"\*\*\* (?:JOB|STEP) [\w.+]{1,40} ON \S{1,200} CANCELLED AT (?P<time>[\d:T-]{19})"
     r"(?: DUE TO (?P<why>[A-Z ]{1,40}))?",
@@ -228,6 +267,19 @@ _NODE = re.compile(r"srun: error: (?P<message>Node failure on (?P<node>\S{1,200}
 _NOT_READY = re.compile(
     r"srun: error: (?P<message>Nodes (?:(?P<node>[\w.-]{1,200})|\S{1,400}) are still not ready)", re.ASCII
 )
+# Tasks that a node's daemon did not start, for a reason that is the program's where it names no program.
+_NOT_LAUNCHED = re.compile(
+    r"srun: error: (?P<message>Task launch for \S{1,60} failed on node (?P<node>\S{1,200}): (?P<why>.{1,200}))",
+    re.ASCII,
+)
+_OF_PROGRAM = re.compile(r"cpu bind request|Requested node config|[Ee]xecve|No such file|Permission denied", re.ASCII)
+_PROLOG = re.compile(rf"{_DAEMON}(?P<message>Prolog hung on node (?P<node>\S{{1,200}}))", re.ASCII)
+# NVIDIA's containers under Slurm: the image that cannot be fetched or unpacked, hooks that fail.
+_CONTAINER = re.compile(
+    rf"{_DAEMON}pyxis: (?P<message>couldn't start container|failed to (?:import|create) .{{0,40}}?(?:image|container)"
+    r"|container start failed with error code: \d{1,6}|\[ERROR\] .{1,300})",
+    re.ASCII,
+)
 _WHY = {
     "TIME LIMIT": "time_limit",
     "NODE FAILURE": "node_failure",
@@ -252,6 +304,13 @@ def read_slurm(text: str) -> ErrorReport | None:
     if match := _KILLED.search(text):
         fields = {"task": match["task"], "exitcode": match["exitcode"]}
         return ErrorReport("task_killed", message, node=match["node"], attributes=numbers(fields))
+    if match := _NOT_LAUNCHED.search(text):
+        variant = "application" if _OF_PROGRAM.search(match["why"]) else "host"
+        return ErrorReport("not_launched", match["message"], variant=variant, node=match["node"])
+    if match := _PROLOG.search(text):
+        return ErrorReport("prolog_hung", match["message"], variant="host", node=match["node"])
+    if match := _CONTAINER.search(text):
+        return ErrorReport("container_start", match["message"][:MAX_MESSAGE])
     if _UNKILLABLE.search(text):
         return ErrorReport("not_ending", message, variant="host")
     if _OOM.search(text):
@@ -260,7 +319,16 @@ def read_slurm(text: str) -> ErrorReport | None:
 
 
 SLURM = ErrorReader(
-    name="slurm", signs=("slurmstepd: error:", "srun: error:", "error: *** ", "processes, giving up"), read=read_slurm
+    name="slurm",
+    signs=(
+        "slurmstepd: error:",
+        "srun: error:",
+        "error: *** ",
+        "processes, giving up",
+        "error: pyxis: ",
+        "Prolog hung on",
+    ),
+    read=read_slurm,
 )
 
 

@@ -189,6 +189,18 @@ def test_a_journal_of_another_directory_is_named() -> None:
     assert JournalCollector("/host/journal", SETTINGS).spec == "journal:/host/journal"
 
 
+def test_daemons_are_asked_for_by_what_journald_knows_of_them() -> None:
+    """Root's by their user, others by their unit, systemd by its number: never by a name alone."""
+    words = command("", None)
+    groups = " ".join(words[words.index("_TRANSPORT=kernel") :]).split(" + ")
+    assert groups[1:] == [
+        "_UID=0 SYSLOG_IDENTIFIER=nv-fabricmanager SYSLOG_IDENTIFIER=smartd",
+        "_SYSTEMD_UNIT=nvidia-persistenced.service SYSLOG_IDENTIFIER=nvidia-persistenced",
+        "_SYSTEMD_UNIT=systemd-oomd.service SYSLOG_IDENTIFIER=systemd-oomd",
+        "_PID=1 SYSLOG_IDENTIFIER=systemd",
+    ]
+
+
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b'{"__CURSOR": 5}', b'{"__CURSOR"'])
 def test_a_line_without_a_cursor_moves_nothing(raw: bytes) -> None:
     """Cut short, or something else."""

@@ -271,3 +271,65 @@ def test_a_gpu_that_nvidia_smi_does_not_reach_is_told_by_its_bus(space: str, sta
     assert (event.device.pci, event.attributes["state"]) == ("0000:07:00.0", state)
     assert detect([text]) == "nvidia_smi"
     assert detect([f"RuntimeError: {text}"]) != "nvidia_smi"
+
+
+QUERY = "timestamp, index, pci.bus_id, temperature.gpu, power.draw [W], ecc.errors.uncorrected.volatile.total"
+
+
+def test_a_query_of_nvidia_smi_is_read_by_the_names_of_its_columns() -> None:
+    """Whatever was asked for, in whatever order, with or without units; an old count warns, as other tools' does."""
+    rows = (
+        "2026/03/01 04:05:06.123, 1, 00000000:0F:00.0, 91, 251.20 W, 3",
+        "2026/03/01 04:05:07.123, 1, x, 9, 9, 9, 9",
+    )
+    reading, ecc = read("nvidia_smi", QUERY, *rows, node="n1")
+    assert reading.attributes == {"gpu_temp_c": 91, "power_w": 251.2, "ecc_dbe": 3}
+    assert (ecc.kind, ecc.severity, ecc.device.pci, ecc.device.index) == (
+        "accelerator_ecc",
+        "warning",
+        "0000:0f:00.0",
+        1,
+    )
+    assert (ecc.node, ecc.time) == ("n1", datetime(2026, 3, 1, 4, 5, 6, 123000, tzinfo=UTC))
+    assert detect([QUERY]) == "nvidia_smi"
+
+
+def test_a_gpu_that_is_sampled_each_second_is_told_each_minute() -> None:
+    """A state of it once, and again after it was over in between."""
+    head = "timestamp, index, temperature.gpu, clocks_throttle_reasons.hw_slowdown"
+    rows = [f"2026/03/01 04:{at // 60:02}:{at % 60:02}.000, 0, 45, Active" for at in range(130)]
+    found = [event.kind for event in read("nvidia_smi", head, *rows)]
+    assert found.count("accelerator_reading") == 3
+    assert found.count("gpu_throttled") == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "kinds"),
+    [
+        ("GPU-0aa0aa0a, 0, No, No", []),
+        ("GPU-0aa0aa0a, 1, Yes, No", ["row_remap"]),
+        ("GPU-0aa0aa0a, 9, No, Yes", ["row_remap_failure"]),
+        ("GPU-0aa0aa0a, [GPU is lost], [GPU is lost], [GPU is lost]", ["gpu_missing"]),
+        ("GPU-0aa0aa0a, [N/A], [N/A], [N/A]", []),
+        ("nobody, 1, Yes, Yes", []),
+    ],
+)
+def test_rows_of_memory_and_gpus_that_are_lost(row: str, kinds: list[str]) -> None:
+    """A row that names no GPU says nothing."""
+    head = "gpu_uuid, remapped_rows.uncorrectable, remapped_rows.pending, remapped_rows.failure"
+    assert [event.kind for event in read("nvidia_smi", head, row)] == kinds
+
+
+def test_a_csv_of_anything_else_is_no_query() -> None:
+    """Its head names no column of nvidia-smi's."""
+    assert detect(["name, age, city", "a, 1, b"]) is None
+    assert read("nvidia_smi", "name, age, city", "GPU-0aa0aa0a, 1, b") == []
+
+
+@pytest.mark.parametrize("path", ["amd_smi/monitor_json.json", "amd_smi/monitor_csv.txt"])
+def test_amd_s_monitor_is_read_in_each_of_its_forms(path: str) -> None:
+    """Of a partition but the first nothing is taken: its counts are the GPU's."""
+    found = of_fixture(path)
+    assert [event.kind for event in found].count("accelerator_ecc") == 1
+    assert {event.attributes.get("power_w") for event in found} <= {251, 258, None}
+    assert detect((FIXTURES / path).read_text().splitlines()) == "amd_smi"

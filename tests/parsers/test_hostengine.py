@@ -19,7 +19,7 @@ def decode(text: str) -> list[Event]:
     ("level", "text", "kind"),
     [
         ("ERROR", "Cannot initialize the hostengine: Error: Failed to initialize NVML", "node_service"),
-        ("ERROR", "nvmlInit_v2() returned Driver/library version mismatch", "node_service"),
+        ("ERROR", "nvmlInit_v2() returned Driver/library version mismatch", "nvrm_mismatch"),
         ("WARN ", "nvmlDeviceGetPowerUsage of gpuId 3 returned GPU is lost", "gpu_missing"),
         ("ERROR", "GetLatestSample returned No data is available for entityId 1 groupId 1 fieldId 230", None),
         ("ERROR", "DcgmHostEngineHandler::Init failed", None),

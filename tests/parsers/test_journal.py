@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from parsers.formats.kernel import field_of, record_from_fields, record_from_json
+from parsers.journal import field_of, record_from_fields, record_from_json
 from parsers.text.parser import Context, ParseError
 from parsers.text.prefix import LogRecord, PrefixReader
 from parsers.text.stamp import Stamps

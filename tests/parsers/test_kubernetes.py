@@ -224,7 +224,18 @@ def test_of_pods_only_what_tells_of_the_node_counts() -> None:
     assert (evicted.attributes["pod"], evicted.attributes["namespace"]) == ("train-7", "ml")
     assert [found.kind for found in decoded(pod("UnexpectedAdmissionError", broken))] == ["gpu_unhealthy"]
     assert decoded(pod("UnexpectedAdmissionError", "NodeAffinity")) == []
+    lost = "Allocate failed due to device plugin GetPreferredAllocation rpc failed: nvml.Device 5: nvml: GPU is lost"
+    (gone,) = decoded(pod("UnexpectedAdmissionError", lost))
+    assert (gone.kind, gone.device.index, gone.node) == ("gpu_missing", 5, "gpu-017")
+    assert decoded(pod("UnexpectedAdmissionError", "Pod x: nvml.Device 5: nvml: GPU is lost")) == []
     assert decoded(pod("BackOff"), pod("FailedScheduling"), pod("OOMKilling")) == []
+
+
+def test_a_pod_without_a_sandbox_tells_of_the_runtime_alone() -> None:
+    """Not of a network that is not ready, nor of an image."""
+    none = 'Failed to create pod sandbox: failed to get sandbox runtime: no runtime for "nvidia" is configured'
+    assert [found.kind for found in decoded(pod("FailedCreatePodSandBox", none))] == ["node_service"]
+    assert decoded(pod("FailedCreatePodSandBox", "plugin type=calico failed: connection is unauthorized")) == []
 
 
 def test_the_readers_node_stands_in_for_one_that_is_not_named() -> None:

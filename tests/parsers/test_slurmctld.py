@@ -1,5 +1,6 @@
 """The log of Slurm's controller: who does not answer, who is taken out and why, who was booted."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from parsers.formats.slurmctld import SlurmctldParser
 from parsers.registry import detect
 from parsers.text.parser import Context, ParseError, parse
+from parsers.trust import RefusedLineError
 from store.records.event import Event
 
 AT = "[2026-08-26T09:12:03.501] "
@@ -90,3 +92,33 @@ def test_a_list_of_nodes_that_is_none_is_an_error() -> None:
     parser = SlurmctldParser(Context())
     with pytest.raises(ParseError):
         parser.feed(f"{AT}error: Nodes n[1- not responding", 1)
+
+
+RECORD = {"_TRANSPORT": "syslog", "SYSLOG_IDENTIFIER": "slurmctld", "_COMM": "slurmctld", "_UID": "64030"}
+SILENT = {"MESSAGE": "error: Nodes gpu-001 not responding, setting DOWN", "__REALTIME_TIMESTAMP": "1787735523501000"}
+
+
+@pytest.mark.parametrize("own", [{"_SYSTEMD_UNIT": "slurmctld.service"}, {"_UID": "0"}])
+def test_a_record_of_journald_is_the_controllers_by_its_unit_or_by_root(own: dict[str, str]) -> None:
+    """It runs as a user of its own."""
+    line = json.dumps({**RECORD, **SILENT, **own})
+    [event] = decode(line)
+    assert (event.node, event.time) == ("gpu-001", WHEN)
+    assert detect([line]) == "slurmctld"
+
+
+@pytest.mark.parametrize("own", [{}, {"_SYSTEMD_UNIT": "user@1000.service"}, {"_COMM": "logger", "_UID": "1000"}])
+def test_what_a_user_logs_as_the_controller_is_refused(own: dict[str, str]) -> None:
+    """journald's own fields tell who wrote it."""
+    with pytest.raises(RefusedLineError, match="writer"):
+        list(SlurmctldParser(Context()).feed(json.dumps({**RECORD, **SILENT, **own}), 1))
+
+
+def test_a_node_that_registers_with_less_is_told_with_its_reason() -> None:
+    """And one that the controller drains for its prolog."""
+    fewer = (
+        f"{AT}error: Setting node n1 state to INVAL with reason:gres/gpu count reported lower than configured (7 < 8)"
+    )
+    assert told(fewer) == [("n1", "INVALID_REG", "gres/gpu count reported lower than configured (7 < 8)")]
+    drained = f"{AT}error: _slurm_rpc: Prolog or job env setup failure on node n2, draining the node"
+    assert told(drained) == [("n2", "DRAIN", "Prolog or job env setup failure")]

@@ -175,6 +175,13 @@ def test_every_reader_is_registered_once() -> None:
             "error",
         ),
         ("[gpu-003:12345] Signal: Bus error (7)", "signal_caught", "unknown", "error"),
+        ("(Worker pid=2) *** SIGSEGV received at time=1745480384 on cpu 3 ***", "signal_caught", "unknown", "error"),
+        (
+            "*** SIGTERM received by PID 16738 (TID 16738) on cpu 20 from PID 1; x: ***",
+            "signal_caught",
+            "unknown",
+            "warning",
+        ),
         ("[gpu-003:12345] Signal: Terminated (15)", "signal_caught", "unknown", "warning"),
     ],
 )

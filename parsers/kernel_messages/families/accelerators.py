@@ -98,6 +98,8 @@ _AMDGPU_FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("gpu_queue_hang", "", r"The cp might be in an unrecoverable state"),
         ("gpu_queue_hang", "", r"MES ?(?:\(\d{1,4}\) ?)?(?:ring buffer is full|failed to respon(?:d to|se) msg)"),
         ("gpu_queue_hang", "", r"MES might be in unrecoverable state"),
+        ("gpu_queue_hang", "", r"IP block:(?P<block>\w{1,32}) is hung!"),
+        ("gpu_reset", "given_up", r"device wedged, needs recovery"),
     )
 )
 _AMDGPU_NUMBERS = frozenset({"socket", "die", "count", "limit", "client", "error", "pid", "vmid", "reset_source"})
@@ -186,6 +188,8 @@ AMDGPU = MessageFamily(
         "failed to respond to msg=",
         "failed to response msg=",
         "MES might be in unrecoverable",
+        "amdgpu: IP block:",
+        "device wedged, needs",
         "ring buffer is full",
     ),
     decode=decode_amdgpu,

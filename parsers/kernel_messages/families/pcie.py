@@ -85,6 +85,14 @@ PCIE_FORMS = (
         by="state",
         words={"recovery failed": "failed", "recovery successful": "recovered", "successful recovery": "recovered"},
     ),
+    # The device's driver has no part in it, so its port's recovery fails: the port is named in a line of its own.
+    MessageForm(
+        "can't recover (no error_detected",
+        rf"{PCI_DEVICE}(?:AER: )?can't recover \((?P<error>no error_detected callback)\)$",
+        "pcie_recovery",
+        device="",
+        variant="failed",
+    ),
     MessageForm(
         "DPC: ",
         rf"{PCI_DEVICE}(?:DPC: ){{1,2}}containment event, status:(?P<status>0x[0-9a-f]{{1,8}}),? source:"

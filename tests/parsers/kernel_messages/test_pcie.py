@@ -199,6 +199,7 @@ def test_a_narrow_link_tells_both_widths(limit: str, now: int, capable: int) -> 
         ("pcieport 0000:80:03.1: AER: device recovery failed", "pcie_recovery", "fatal"),
         ("pcieport 0000:80:03.1: AER: device recovery successful", "pcie_recovery", "info"),
         ("pcieport 0000:80:03.1: AER: Device successful recovery", None, None),
+        ("nvidia 0000:03:00.0: AER: can't recover (no error_detected callback)", "pcie_recovery", "fatal"),
         ("pcieport 0000:00:1b.0: DPC: containment event, status:0x1f01 source:0x0000", "pcie_dpc", "error"),
         ("pcieport 0000:00:1b.0: DPC: ERR_FATAL detected", "pcie_dpc_detail", "info"),
         ("pcieport 0000:17:01.0: pciehp: Slot(1): Link Down", "pcie_slot", "error"),
