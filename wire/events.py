@@ -116,13 +116,27 @@ class ThreadRequestJson(JsonBody, frozen=True, kw_only=True):
     until: Time | None = None
 
 
+class RemedyJson(JsonObject, frozen=True, kw_only=True):
+    """What to do about a fault, and by which verdict; null: by the fault's own line, which asks for `line_action`.
+
+    `title`: the cause as pages call it; `elsewhere`: it is no part of the fault's own node.
+    """
+
+    action: Annotated[str, one_of(Action)] = "none"
+    verdict: Annotated[str | None, example("v3f0c5a9b8e4d1f8a")] = None
+    title: Annotated[str, example("switch leaf004")] = ""
+    elsewhere: bool = False
+    line_action: Annotated[str | None, one_of(Action)] = None
+
+
 class IncidentJson(JsonObject, frozen=True, kw_only=True):
     """The events of one fault, coalesced.
 
     `link`: of the device, where one is known. `domain`: the NVLink domain that the fault took along, `nodes` those of
     it that felt it: `node` alone is the culprit, and nothing is asked of the others. `shown`: when a gauge last showed
-    that the fault stands, long after its own events. `devices`: all that are as bad as `device`, that first. `life`:
-    what people have made of it. Of one incident asked for by its id: its `thread`, and the `verdicts` that put it down
+    that the fault stands, long after its own events. `devices`: all that are as bad as `device`, that first. `action`:
+    what to do about it, by the verdict of its `remedy`; by its own line where no verdict decides. `life`: what people
+    have made of it. Of one incident asked for by its id: its `thread`, and the `verdicts` that put it down
     to a cause, the likeliest first.
     """
 
@@ -148,6 +162,7 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
     nodes: list[str] = []
     shown: Time | None = None
     devices: Sometimes[list[DeviceJson]] = []
+    remedy: Sometimes[RemedyJson | None] = None
     life: Sometimes[LifeJson | None] = None
     thread: Sometimes[list[ThreadEntryJson]] = []
     verdicts: Sometimes[list[str]] = []

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from store.records.hint import HintAction, HintState, HoldState
+from wire.events import RemedyJson
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
 from wire.money.price import MoneyJson
 
@@ -67,8 +68,8 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
 
     `job`: the job that it concerns, beside the node. `policy`: the version of the policy that last requested it.
     `approvals` and `approvals_needed`: of a proposed one, where the configuration has large approvals take two people.
-    `outcome`: what came of it, once that is judged. `held_money`, `failure_money`: the GPU-hours of `evidence.cost` by
-    the configuration's `gpu_hour_price`.
+    `remedy`: what people are to do about the fault that it was made for. `outcome`: what came of it, once that is
+    judged. `held_money`, `failure_money`: the GPU-hours of `evidence.cost` by the configuration's `gpu_hour_price`.
     """
 
     id: str
@@ -85,6 +86,7 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
     placements: Sometimes[tuple[HoldJson, ...]] = ()
     approvals: Sometimes[tuple[ApprovalJson, ...]] = ()
     approvals_needed: Sometimes[int] = 1
+    remedy: Sometimes[RemedyJson | None] = None
     outcome: Sometimes[HintOutcomeJson | None] = None
     held_money: Sometimes[MoneyJson | None] = None
     failure_money: Sometimes[MoneyJson | None] = None

@@ -140,9 +140,7 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
     said += [document.line(f"Run hit: {values.shown(run)}")] if run else []
     others = len(found) - 1
     said += [document.line(f"{values.many(others, 'more fault')} on this node")] if others else []
-    action = "look at it" if first.action == "none" else values.action(first.action)
-    said.append(f'<p class="do">Do: {html_text(action)}</p>')
-    said += [document.line(f"{values.NAMELESS[:1].upper()}{values.NAMELESS[1:]}.")] if values.is_nameless(first) else []
+    said.append(f'<p class="do">Do: {html_text(values.to_do(first))}</p>')
     if hint is not None:
         state = values.hint_state(hint.state, hint.action, facts.cluster.stop)
         said.append(document.line(f"Hint: {values.shown(hint.action)}, {values.shown(state)}"))

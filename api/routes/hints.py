@@ -19,6 +19,7 @@ from api.answers.paging import (
     page_of,
     time_of,
 )
+from api.answers.remedies import hint_remedies
 from api.answers.reply import listing, reply
 from api.edge.auth import Approver, Caller, Reader
 from api.edge.openapi import PREFIX, answer
@@ -135,14 +136,17 @@ def _items(server: State, connection: sa.Connection, rows: Sequence[dict[str, An
     """The rows with what schedulers hold, what came of them, and the approvals of those that need two people."""
     rule = server.settings.policy.approval
     came = judged_as(connection, {row["id"]: document_of(row, "evidence").get("control") is True for row in rows})
-    price = server.settings.gpu_hour_price
+    price, now = server.settings.gpu_hour_price, server.clock()
+    remedies = hint_remedies(connection, rows, now)
     found = [
-        row | _money(row, price) | (_outcome(*came[row["id"]], price) if row["id"] in came else {})
+        row
+        | {"remedy": remedies.get(row["id"])}
+        | _money(row, price)
+        | (_outcome(*came[row["id"]], price) if row["id"] in came else {})
         for row in with_holds(connection, rows)
     ]
     if rule.two_people_above_nodes is None or all(row["state"] != "proposed" for row in found):
         return found
-    now = server.clock()
     recent = recent_hints(connection, now, WINDOW)
     return [row | _approvals(row, recent, rule, now) if row["state"] == "proposed" else row for row in found]
 

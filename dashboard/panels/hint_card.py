@@ -98,6 +98,8 @@ def facts(hint: HintJson, now: datetime, price: GpuHourPrice | None = None) -> l
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
     if link := link_text(hint.evidence.get("link")):
         lines.append(f"**Link:** {link}")
+    if hint.remedy is not None:
+        lines.append(f"**What to do about the fault:** {words.plain(words.remedy(hint.remedy))}")
     cost = hint.evidence.get("cost")
     left_s = None if hint.valid_until is None else (hint.valid_until - now).total_seconds()
     if isinstance(cost, Mapping) and (told := costs(cost, left_s, price)):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, tzinfo
 
 from store.visible_text import visible
 from wire.cluster import ClusterJson
-from wire.events import DeviceJson, EventJson, IncidentJson
+from wire.events import DeviceJson, EventJson, IncidentJson, RemedyJson
 from wire.hints import HintJson
 
 # Worst first: the order of every list of nodes. The words follow a count.
@@ -85,6 +85,7 @@ STEPS = {
 
 
 DASH = "–"
+_MOST_TITLE = 120  # characters of what a cause is called
 # In which times are said: a page of the dashboard sets another one.
 ZONE: ContextVar[tzinfo] = ContextVar("ZONE", default=UTC)
 
@@ -260,9 +261,20 @@ def place(incident: IncidentJson) -> str:
     return incident.node or ("node not named" if is_nameless(incident) else "")
 
 
+def remedy(found: RemedyJson) -> str:
+    """What to do, in words; where the cause is no part of the node, to what."""
+    told = action(found.action)
+    return f"{told} ({shown(found.title)[:_MOST_TITLE]})" if found.elsewhere else told
+
+
 def to_do(incident: IncidentJson) -> str:
-    """What to do about a fault, in words; where nobody named its node, that too."""
-    told = action(incident.action)
+    """What to do about a fault, in words: where its cause is elsewhere, to what; where nobody named its node, that too.
+
+    Every page, row and card says it in this one way: who shows `action` alone may send somebody to the wrong machine.
+    """
+    told = action(incident.action) if incident.remedy is None else remedy(incident.remedy)
+    if incident.remedy is None and incident.action == "none" and incident.severity == "fatal":
+        told = "look at it"  # nobody has said what to do
     return f"{told} ({NAMELESS})" if is_nameless(incident) else told
 
 

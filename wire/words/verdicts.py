@@ -182,5 +182,7 @@ def suffering(verdict: VerdictJson) -> str:
 
 
 def to_do(verdict: VerdictJson) -> str:
-    """What to do, in words."""
-    return values.action(verdict.action)
+    """What to do, in words; what is no more likely than not decides nothing, so that is said."""
+    told = values.action(verdict.action)
+    is_guess = verdict.probability <= _SURE and verdict.cause_class != "unknown" and verdict.action != "none"
+    return f"{told}, if it is the cause" if is_guess else told
