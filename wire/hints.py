@@ -63,11 +63,19 @@ class HintOutcomeJson(JsonObject, frozen=True, kw_only=True):
     saved_money: Sometimes[MoneyJson | None] = None
 
 
+class HintRiskJson(JsonObject, frozen=True, kw_only=True):
+    """The risk of a hint's node within 24 h at present, and of when it is."""
+
+    score: Annotated[float, example(0.13)]
+    time: Time
+
+
 class HintJson(JsonObject, frozen=True, kw_only=True):
     """A request to a scheduler. `evidence.control`: it is only recorded, because the node is in the control group.
 
     `job`: the job that it concerns, beside the node. `policy`: the version of the policy that last requested it.
     `approvals` and `approvals_needed`: of a proposed one, where the configuration has large approvals take two people.
+    `evidence.score` is the risk of when it was made (`evidence.scored`), `risk_now` of an open one that of the present.
     `remedy`: what people are to do about the fault that it was made for. `outcome`: what came of it, once that is
     judged. `held_money`, `failure_money`: the GPU-hours of `evidence.cost` by the configuration's `gpu_hour_price`.
     """
@@ -87,6 +95,7 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
     approvals: Sometimes[tuple[ApprovalJson, ...]] = ()
     approvals_needed: Sometimes[int] = 1
     remedy: Sometimes[RemedyJson | None] = None
+    risk_now: Sometimes[HintRiskJson | None] = None
     outcome: Sometimes[HintOutcomeJson | None] = None
     held_money: Sometimes[MoneyJson | None] = None
     failure_money: Sometimes[MoneyJson | None] = None

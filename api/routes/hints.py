@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from api.answers.node_states import NO_TIME
+from api.answers.node_states import NO_TIME, risks_now
 from api.answers.paging import (
     MAX_LIMIT,
     CursorText,
@@ -138,9 +138,10 @@ def _items(server: State, connection: sa.Connection, rows: Sequence[dict[str, An
     came = judged_as(connection, {row["id"]: document_of(row, "evidence").get("control") is True for row in rows})
     price, now = server.settings.gpu_hour_price, server.clock()
     remedies = hint_remedies(connection, rows, now)
+    risks = risks_now(connection, server.settings, now, {row["node"] for row in rows if row["state"] in OPEN_STATES})
     found = [
         row
-        | {"remedy": remedies.get(row["id"])}
+        | {"remedy": remedies.get(row["id"]), "risk_now": _risk(row, risks)}
         | _money(row, price)
         | (_outcome(*came[row["id"]], price) if row["id"] in came else {})
         for row in with_holds(connection, rows)
@@ -155,6 +156,13 @@ def _hint(row: Mapping[str, Any]) -> Hint:
     """The hint of a row, whichever way it was read: PostgreSQL writes an answer's times and documents itself."""
     times = {name: moment_of(row, name) for name in ("created", "valid_until")}
     return hint_of({**row, **times, "evidence": document_of(row, "evidence")})
+
+
+def _risk(row: Mapping[str, Any], risks: Mapping[str, tuple[float, datetime]]) -> dict[str, Any] | None:
+    if row["state"] not in OPEN_STATES or row["node"] not in risks:
+        return None
+    score, moment = risks[row["node"]]
+    return {"score": score, "time": moment}
 
 
 def _money(row: Mapping[str, Any], price: GpuHourPrice | None) -> dict[str, Any]:

@@ -104,6 +104,7 @@ class _NodeRecords:
     victims: Mapping[str, Verdict]
     causes: Mapping[str, Verdict]
     links: Mapping[str, tuple[LinkScore, ...]]
+    scored: datetime | None
 
 
 def gather(
@@ -198,6 +199,7 @@ def _look(
         {node: verdict for node, verdict in excused if verdict is not None},
         causes.own,
         {node: found for node, found in links.items() if not causes.takes_links(node)},
+        moment,
     )
 
 
@@ -274,6 +276,7 @@ def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[Nod
             victim_of=seen.victims.get(node),
             verdict=seen.causes.get(node),
             links=() if node in seen.out or node in seen.faults or node in seen.silent else links.get(node, ()),
+            scored=seen.scored,
         )
         for node, rack, leaf, driver, domain, gpus in places
     ]

@@ -2,6 +2,8 @@
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import dashboard
 from dashboard.app import PAGES
 from dashboard.panels import hint_card
 from dashboard.panels.page import Site
+from wire.hints import HintJson, HintRiskJson
 
 APP = Path(dashboard.__file__).parent / "app.py"
 
@@ -341,9 +344,14 @@ def test_more_hints_than_the_page_holds_are_counted(opened: Any, api: Any) -> No
 
 def test_evidence_is_said_in_words_whatever_it_holds() -> None:
     """Known keys, unknown keys, markup."""
-    lines = hint_card.evidence(
-        {
+    made = datetime(2025, 3, 29, 3, 10, tzinfo=UTC)
+    held = HintJson(id="h", node="n", action="avoid", state="sent", created=made - timedelta(days=3))
+    given = replace(
+        held,
+        risk_now=HintRiskJson(score=0.13, time=made + timedelta(hours=3)),
+        evidence={
             "score": 0.31,
+            "scored": "2025-03-29T03:10:00Z",
             "horizon_h": 24,
             "reasons": ["![x](http://evil/x.png)"],
             "held": "budget of 8 nodes",
@@ -351,13 +359,19 @@ def test_evidence_is_said_in_words_whatever_it_holds() -> None:
             "acted": "2025-03-29T03:08:01Z",
             "colour_of_moon": "blue",
             "nothing": None,
-        }
+        },
     )
-    assert lines[0] == "**Risk within 24 h:** 31 %"
+    lines = hint_card.evidence(given, made + timedelta(hours=4))
+    assert lines[0] == (
+        "**Risk within 24 h:** 31 % when it was made, 4.0 h ago · 03:10:00 UTC; "
+        "13 % now, as of 1.0 h ago · 06:10:00 UTC"
+    )
     assert "incident i1" in lines[1]
     assert lines[2].startswith("- \\!\\[x\\]\\(")
     assert lines[3:] == ["**Colour of moon:** blue"]
-    assert hint_card.evidence({}) == []
+    assert hint_card.evidence(held, made) == []
+    early = hint_card.evidence(replace(held, evidence={"score": 0.31}), made)  # of a version that kept no time of it
+    assert early == ["**Risk within 24 h:** 31 % when it was made, 3.0 d ago · Mar 26 03:10 UTC"]
 
 
 def test_a_token_file_is_read_and_one_that_cannot_be_is_named(
