@@ -8,6 +8,7 @@ import pytest
 from drawn_page import Opened, failing, seen
 from hypothesis import example, given
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from dashboard.panels import hint_card, hint_controls
 from dashboard.text import words
@@ -247,9 +248,8 @@ def test_whatever_the_evidence_is_it_has_words_and_no_markup(found: dict[str, An
         assert not line.removeprefix("- ").startswith(("!", "#", "<"))
     for name, value in found.items():
         if name not in hint_card.SAID and value is not None:
-            assert any(
-                line.startswith("**") for line in hint_card.evidence(replace(hint("h"), evidence={name: value}), NOW)
-            )
+            alone = replace(hint("h"), evidence={name: value})
+            assert any(line.startswith("**") for line in hint_card.evidence(alone, NOW))
 
 
 def test_a_card_tells_who_said_yes(drawn: Opened, api: Any) -> None:

@@ -2,12 +2,12 @@
 
 import gc
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
