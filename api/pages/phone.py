@@ -134,7 +134,7 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
     device = values.device(first.device, brief=True, name=first.name)
     parts = (values.place(first), "" if first.device.type == "node" else device)
     where = ", ".join(part for part in parts if part)
-    age = values.ago(first.start, now) if first.start <= now else values.utc(first.start)
+    age = values.ago(first.start, now)
     said = [f"<b>{html_text(values.shown(where))}</b>", document.line(f"{values.shown(values.what(first))}, {age}")]
     run = facts.runs.get(first.id)
     said += [document.line(f"Run hit: {values.shown(run)}")] if run else []

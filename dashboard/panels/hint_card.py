@@ -67,7 +67,7 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
         _evidence_pages(site, hint)
         st.caption(
             f"requested {words.at(hint.created, cluster.now)} by {words.plain(hint.owner or 'unknown')} · "
-            f"expires {words.at(hint.valid_until, cluster.now)}"
+            f"expires {words.due_at(hint.valid_until, cluster.now)}"
         )
         if hint.evidence:
             with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):

@@ -111,7 +111,7 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
     row[1].metric("Risk, 7 days", words.risk(node.score_7d), border=True, height="stretch")
     row[2].metric(
         "Last seen",
-        words.ago(node.last_seen, cluster.now),
+        panels.age(node.last_seen, cluster),
         help=words.utc(node.last_seen),
         border=True,
         height="stretch",

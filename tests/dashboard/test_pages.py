@@ -1,6 +1,7 @@
 """Every page, run by Streamlit's own test runner against an API that answers in each shape, and in none."""
 
 import gc
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -389,3 +390,23 @@ def test_a_token_file_is_read_and_one_that_cannot_be_is_named(
         drawn = AppTest.from_file(str(APP), default_timeout=patience(30)).run()
         assert not drawn.exception
         assert told in seen(drawn)
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_what_has_happened_is_never_told_as_still_to_come(opened: Any, api: Any, replay: bool) -> None:
+    """Beside a replay this machine itself goes by the clock on the wall; elsewhere a host's clock runs ahead."""
+    real = datetime.now(UTC)
+    seen_at = (real - timedelta(seconds=30)).isoformat()
+    ends = {"end": "2025-03-30T00:00:00Z", "ends": (real + timedelta(minutes=5)).isoformat()}
+    api.answers["cluster"] |= {"replay": ends if replay else None}
+    for answer in [*api.answers["nodes"]["items"], api.answers["nodes/gpu-017"]]:
+        answer["last_seen"] = seen_at
+    for incident in [*api.answers["incidents"]["items"], *api.answers["nodes/gpu-017"]["incidents"]]:
+        incident |= {"start": seen_at, "end": seen_at}
+    node = opened("node", node="gpu-017")
+    figures = {metric.label: metric.value for metric in node.metric}
+    assert figures["Last seen"].endswith(("s ago", "min ago")) if replay else figures["Last seen"] == "clock ahead"
+    for drawn in (node, opened("cluster"), opened("incidents"), opened("verdicts"), opened("hints")):
+        said = " ".join([seen(drawn), *(metric.value for metric in drawn.metric)])
+        assert re.findall(r"\bin [\d.,]+ (?:d|years)\b", said) == []
+        assert not re.search(r"[-\N{MINUS SIGN}][\d.]+ (s|min|h|d) ago", said)

@@ -5,7 +5,7 @@ Everything here is a pure function of its arguments; an unknown value is a dash,
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from store.visible_text import visible
 from wire.cluster import ClusterJson
@@ -85,6 +85,8 @@ STEPS = {
 
 
 DASH = "–"
+# In place of an age of what is dated later than the page's clock.
+CLOCK_AHEAD = "clock ahead"
 _MOST_TITLE = 120  # characters of what a cause is called
 # In which times are said: a page of the dashboard sets another one.
 ZONE: ContextVar[tzinfo] = ContextVar("ZONE", default=UTC)
@@ -110,23 +112,47 @@ def utc(moment: datetime | None) -> str:
     return DASH if moment is None else local(moment).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+_SKEW = timedelta(minutes=1)
+
+
+def is_ahead(moment: datetime, now: datetime) -> bool:
+    """Whether what has happened is dated later than the page's clock: beside a replay, or by a host that runs ahead."""
+    return moment > now + _SKEW
+
+
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long before `now`: "just now", "3 min ago", or after it: "in 5 h"."""
+    """How long ago something happened: "just now", "3 min ago"; its date where that is ahead of `now`."""
     if moment is None:
         return DASH
+    if is_ahead(moment, now):
+        return f"at {utc(moment)}"
     seconds = (now - moment).total_seconds()
-    if abs(seconds) < 1.5:
-        return "just now"
-    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+    return "just now" if seconds < 1.5 else f"{duration(seconds)} ago"
+
+
+def due(moment: datetime | None, now: datetime) -> str:
+    """How far off something is that is to come: "in 5 h"; once it is over, how long ago that was."""
+    if moment is None or moment <= now:
+        return ago(moment, now)
+    return f"in {duration((moment - now).total_seconds())}"
 
 
 def when(moment: datetime | None, now: datetime) -> str:
     """Both: "3 min ago · 04:05:06", with the date where it is not today's, and the year where it is not this one."""
     if moment is None:
         return DASH
+    return f"{CLOCK_AHEAD if is_ahead(moment, now) else ago(moment, now)} · {_clock(moment, now)}"
+
+
+def _clock(moment: datetime, now: datetime) -> str:
     then, today = local(moment), local(now)
     shape = "%H:%M:%S" if then.date() == today.date() else "%b %d %H:%M"
-    return f"{ago(moment, now)} · {then.strftime(shape if then.year == today.year else '%Y-%m-%d %H:%M')}"
+    return then.strftime(shape if then.year == today.year else "%Y-%m-%d %H:%M")
+
+
+def due_at(moment: datetime | None, now: datetime) -> str:
+    """As `at`, of what is to come: "in 5.0 h · 08:12:00 UTC"."""
+    return DASH if moment is None else f"{due(moment, now)} · {_clock(moment, now)} {zone_name(moment)}"
 
 
 def at(moment: datetime | None, now: datetime) -> str:
@@ -139,7 +165,7 @@ _YEAR_S = 365.25 * 86_400
 
 def duration(seconds: float | None) -> str:
     """40 s, 3 min, 5.2 h, 10.9 d, 617 d, 6.4 years: the unit that a person would choose."""
-    if seconds is None:
+    if seconds is None or not seconds >= 0:  # nothing lasts less than no time: who says so has two clocks
         return DASH
     if seconds >= 2 * _YEAR_S:
         return f"{seconds / _YEAR_S:,.1f} years"
