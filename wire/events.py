@@ -7,6 +7,7 @@ from msgspec import Meta, field
 from store.records.event import Action, Cause, Severity
 from store.records.incident import LifeState, ThreadStep
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
+from wire.words.remedy import RemedyJson
 
 MOST_TEXT = 2000
 MOST_SILENCE_H = 720.0
@@ -114,19 +115,6 @@ class ThreadRequestJson(JsonBody, frozen=True, kw_only=True):
     owner: Text | None = None
     hours: Annotated[float, Meta(gt=0, le=MOST_SILENCE_H)] | None = None
     until: Time | None = None
-
-
-class RemedyJson(JsonObject, frozen=True, kw_only=True):
-    """What to do about a fault, and by which verdict; null: by the fault's own line, which asks for `line_action`.
-
-    `title`: the cause as pages call it; `elsewhere`: it is no part of the fault's own node.
-    """
-
-    action: Annotated[str, one_of(Action)] = "none"
-    verdict: Annotated[str | None, example("v3f0c5a9b8e4d1f8a")] = None
-    title: Annotated[str, example("switch leaf004")] = ""
-    elsewhere: bool = False
-    line_action: Annotated[str | None, one_of(Action)] = None
 
 
 class IncidentJson(JsonObject, frozen=True, kw_only=True):

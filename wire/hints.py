@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from store.records.hint import HintAction, HintState, HoldState
-from wire.events import RemedyJson
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
 from wire.money.price import MoneyJson
+from wire.words.remedy import RemedyJson
 
 MOST_OUTPUT = 4096  # characters of a test's output
 

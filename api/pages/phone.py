@@ -104,7 +104,7 @@ def _answer(facts: PhoneFacts) -> list[str]:
         for one in others[:MOST_OTHERS]
     ]
     if len(others) > MOST_OTHERS:
-        said.append(document.line(f"and {len(others) - MOST_OTHERS:,} more verdicts"))
+        said.append(document.line(f"and {values.many(len(others) - MOST_OTHERS, 'more verdict')}"))
     return said
 
 

@@ -136,7 +136,9 @@ def costs(cost: Mapping[str, Any], left_s: float | None = None, price: GpuHourPr
     said = []
     if isinstance(taken, int | float):
         held = float(taken) if left_s is None or node_gpus is None else round(node_gpus * max(left_s, 0.0) / 3600, 1)
-        guess = f" ({node_gpus} GPUs assumed: how many it has is not known)" if is_node and node_gpus else ""
+        guess = (
+            f" ({words.many(node_gpus, 'GPU')} assumed: how many it has is not known)" if is_node and node_gpus else ""
+        )
         said.append(
             f"up to {words.count(held)} GPU-hours of this node until it expires{aside(_of(price, held))}{guess}"
         )

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from store.plural import plural
 from store.visible_text import visible
 from wire.cluster import ClusterJson
-from wire.events import DeviceJson, EventJson, IncidentJson, RemedyJson
+from wire.events import DeviceJson, EventJson, IncidentJson
 from wire.hints import HintJson
+from wire.words.remedy import RemedyJson
 
 # Worst first: the order of every list of nodes. The words follow a count.
 STATES = {
@@ -200,7 +202,7 @@ def count(value: float | None) -> str:
 
 def many(value: int, one: str, more: str | None = None) -> str:
     """1 -> "1 node", 2 -> "2 nodes"."""
-    return f"{value:,} {one if value == 1 else more or one + 's'}"
+    return f"{value:,} {plural(value, one, more)}"
 
 
 def device(where: DeviceJson | None, brief: bool = False, name: str | None = None) -> str:
