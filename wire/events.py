@@ -6,8 +6,8 @@ from msgspec import Meta, field
 
 from store.records.event import Action, Cause, Severity
 from store.records.incident import LifeState, ThreadStep
+from wire.hints import RemedyJson
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
-from wire.words.remedy import RemedyJson
 
 MOST_TEXT = 2000
 MOST_SILENCE_H = 720.0

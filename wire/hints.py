@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from store.records.event import Action
 from store.records.hint import HintAction, HintState, HoldState
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
 from wire.money.price import MoneyJson
-from wire.words.remedy import RemedyJson
 
 MOST_OUTPUT = 4096  # characters of a test's output
 
@@ -68,6 +68,19 @@ class HintRiskJson(JsonObject, frozen=True, kw_only=True):
 
     score: Annotated[float, example(0.13)]
     time: Time
+
+
+class RemedyJson(JsonObject, frozen=True, kw_only=True):
+    """What to do about a fault, and by which verdict; null: by the fault's own line, which asks for `line_action`.
+
+    `title`: the cause as pages call it; `elsewhere`: it is no part of the fault's own node.
+    """
+
+    action: Annotated[str, one_of(Action)] = "none"
+    verdict: Annotated[str | None, example("v3f0c5a9b8e4d1f8a")] = None
+    title: Annotated[str, example("switch leaf004")] = ""
+    elsewhere: bool = False
+    line_action: Annotated[str | None, one_of(Action)] = None
 
 
 class HintJson(JsonObject, frozen=True, kw_only=True):

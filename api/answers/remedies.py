@@ -13,8 +13,8 @@ from store.records.verdict import Verdict
 from store.tables.pages import document_of, moment_of
 from store.verdicts.remedy import FaultPlace, decide
 from store.verdicts.verdict_log import verdicts_of
+from wire.hints import RemedyJson
 from wire.verdicts import verdict_json
-from wire.words.remedy import RemedyJson
 from wire.words.verdicts import title
 
 

@@ -11,8 +11,7 @@ from store.plural import plural
 from store.visible_text import visible
 from wire.cluster import ClusterJson
 from wire.events import DeviceJson, EventJson, IncidentJson
-from wire.hints import HintJson
-from wire.words.remedy import RemedyJson
+from wire.hints import HintJson, RemedyJson
 
 # Worst first: the order of every list of nodes. The words follow a count.
 STATES = {
