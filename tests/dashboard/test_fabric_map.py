@@ -62,8 +62,6 @@ def test_the_map_is_painted_worked_by_keys_and_obeys_no_name(tmp_path: Path) -> 
         leaf = schema.nodes.c.leaf
         longer = LONG + sa.func.substr(leaf, 5)
         connection.execute(sa.update(schema.nodes).where(leaf != "leaf-000").values(leaf=longer))
-            sa.update(schema.nodes).where(leaf != "leaf-000").values(leaf=LONG + sa.func.substr(leaf, 5))
-        )
     engine.dispose()
     with serve(database, tmp_path) as server:
         place = DashboardAddress(server.url, port=free_port())
