@@ -78,7 +78,8 @@ class StuckRanks:
                 known.groups = {name: group for name, group in known.groups.items() if group.last > time}
                 known.front = None
             return False
-        if self.placements.is_foreign(event.node, run):
+        sender = event.attributes.get("sender")
+        if self.placements.is_foreign(event.node or (sender if isinstance(sender, str) else None), run):
             return False  # a node of another job says nothing of this one's ranks
         state = self._runs.get(run)
         if state is None:
