@@ -15,7 +15,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.edge.problem import Problem
-from api.edge.turns import CrowdedOutError, FairTurns
+from api.edge.turns import CallerTurns, PlaceLostError
 from api.server.metrics import Metrics
 from api.server.settings import ApiSettings, RequestLimits
 from api.server.state import State
@@ -137,10 +137,10 @@ class Slots:
     wait_s: float
     metrics: Metrics
     waiting: int = 0
-    _turns: FairTurns = field(init=False)
+    _turns: CallerTurns = field(init=False)
 
     def __post_init__(self) -> None:
-        self._turns = FairTurns(self.limit)
+        self._turns = CallerTurns(self.limit)
 
     @asynccontextmanager
     async def held(self, patience: float = 1.0, whose: str = "") -> AsyncIterator[None]:
@@ -180,7 +180,7 @@ class Slots:
         try:
             async with asyncio.timeout(self.wait_s * patience):
                 await self._turns.take(whose)
-        except (TimeoutError, CrowdedOutError):
+        except (TimeoutError, PlaceLostError):
             raise self._refusal() from None
         finally:
             self.waiting -= 1

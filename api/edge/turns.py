@@ -1,6 +1,6 @@
 """Turns among callers: each has its own line, and the lines are served in rotation.
 
-    turns = FairTurns(12)
+    turns = CallerTurns(12)
     await turns.take("gpu-001")       # at once while any is free, else when the rotation comes to this line
     turns.give_back()
 
@@ -12,12 +12,12 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 
-class CrowdedOutError(Exception):
+class PlaceLostError(Exception):
     """Its place was given to one who had none."""
 
 
 @dataclass(slots=True)
-class FairTurns:
+class CallerTurns:
     """So many at a time. For one event loop."""
 
     limit: int
@@ -33,7 +33,7 @@ class FairTurns:
         """A turn, once it is this line's.
 
         Raises:
-            CrowdedOutError: its place was needed.
+            PlaceLostError: its place was needed.
         """
         if not self.is_full:
             self._at_work += 1
@@ -74,7 +74,7 @@ class FairTurns:
             return False
         turn = self._lines[longest].pop()
         if not turn.done():
-            turn.set_exception(CrowdedOutError())
+            turn.set_exception(PlaceLostError())
         return True
 
     def _leave(self, whose: str, turn: asyncio.Future[None]) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from api.app import create_app
 from api.edge.admission import WAITING_PER_SLOT, RateLimiter, Slots, retry_after
 from api.edge.problem import Problem, why_unavailable
-from api.edge.turns import FairTurns
+from api.edge.turns import CallerTurns
 from api.server.metrics import Metrics
 from api.server.settings import RequestLimits, Token
 from store.nodes.tokens import digest_of
@@ -394,7 +394,7 @@ def test_a_turn_that_comes_as_its_taker_goes_is_lost_to_nobody() -> None:
     """Cancelled in the moment in which it is given; and fewer slots, then more, lose none."""
 
     async def scene() -> None:
-        turns = FairTurns(1)
+        turns = CallerTurns(1)
         await turns.take("a")
         waiting = asyncio.create_task(turns.take("b"))
         await asyncio.sleep(0)
