@@ -10,7 +10,7 @@ from api.server.settings import ApiSettings
 from store.database.known_nodes import knowers
 from store.hints.control_group import ControlGroup, read_control_key
 from store.nodes.fleet import FleetQuery, NodePage, node_page, withheld_scores
-from store.nodes.node_states import heard_until, newest_scores, newest_scoring
+from store.nodes.node_states import heard_until, newest_scoring, scores_of_some
 from store.records import fault_catalog
 from store.records.event import format_time
 
@@ -53,11 +53,12 @@ def risks_now(
 ) -> dict[str, tuple[float, datetime]]:
     """The newest risk of some nodes within 24 h and of when it is; none of one whose risk is withheld."""
     wanted = set(nodes)
-    moment, scores = newest_scores(connection, HORIZONS_H[0], now) if wanted else (None, {})
+    moment = newest_scoring(connection, HORIZONS_H[0], now) if wanted else None
     if moment is None:
         return {}
-    withheld = withheld_scores(connection, present(connection, settings, now), sorted(wanted))
-    return {node: (scores[node], moment) for node in wanted if node in scores and node not in withheld}
+    scores = scores_of_some(connection, HORIZONS_H[0], moment, sorted(wanted), "score")
+    withheld = withheld_scores(connection, present(connection, settings, now), sorted(scores))
+    return {node: (score, moment) for node, score in scores.items() if node not in withheld}
 
 
 def node_objects(

@@ -195,7 +195,7 @@ def test_a_small_body_needs_no_slot_while_the_database_keeps_up(
         assert client.post(f"/api/v1/{path}", json=[record] * 300).status_code == 503
         monkeypatch.setattr("api.edge.middleware.keeps_up", lambda *_: False)
         assert client.post(f"/api/v1/{path}", json=record).status_code == 503
-        slot.release()
+        slot.give_back()
         assert client.post(f"/api/v1/{path}", json=[record] * 300).status_code == 200
 
 
