@@ -13,6 +13,7 @@ from typing import Any
 
 from parsers.text.parser import UNREADABLE, Parser, clean
 from parsers.trust import RefusedLineError
+from store.plural import many
 from store.records.event import Attribute, Event, event_id, from_us
 from store.records.fault_catalog import with_kind_meaning
 
@@ -131,7 +132,7 @@ def number(event: Event, origin: str) -> Event:
 
 def overrun(node: str, boot: str, seq: int, lost: int, moment_us: int) -> Event:
     """Records of the kernel's ring before this one were overwritten; `moment_us` is the Unix time of this one."""
-    message = f"{lost} kernel log records were overwritten before they could be read."
+    message = f"{many(lost, 'kernel log record was', 'kernel log records were')} overwritten before they could be read."
     moment = from_us(moment_us)
     return gap(node, moment, f"kmsg:{boot}:{seq}:gap", message, {"lost": lost, "origin": "kmsg"})
 

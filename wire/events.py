@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from store.records.event import Action, Cause, Severity
 from store.records.incident import LifeState, ThreadStep
+from wire.hints import RemedyJson
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
 
 MOST_TEXT = 2000
@@ -121,8 +122,9 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
 
     `link`: of the device, where one is known. `domain`: the NVLink domain that the fault took along, `nodes` those of
     it that felt it: `node` alone is the culprit, and nothing is asked of the others. `shown`: when a gauge last showed
-    that the fault stands, long after its own events. `devices`: all that are as bad as `device`, that first. `life`:
-    what people have made of it. Of one incident asked for by its id: its `thread`, and the `verdicts` that put it down
+    that the fault stands, long after its own events. `devices`: all that are as bad as `device`, that first. `action`:
+    what to do about it, by the verdict of its `remedy`; by its own line where no verdict decides. `life`: what people
+    have made of it. Of one incident asked for by its id: its `thread`, and the `verdicts` that put it down
     to a cause, the likeliest first.
     """
 
@@ -148,6 +150,7 @@ class IncidentJson(JsonObject, frozen=True, kw_only=True):
     nodes: list[str] = []
     shown: Time | None = None
     devices: Sometimes[list[DeviceJson]] = []
+    remedy: Sometimes[RemedyJson | None] = None
     life: Sometimes[LifeJson | None] = None
     thread: Sometimes[list[ThreadEntryJson]] = []
     verdicts: Sometimes[list[str]] = []

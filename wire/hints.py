@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from store.records.event import Action
 from store.records.hint import HintAction, HintState, HoldState
 from wire.message import Always, JsonBody, JsonObject, Sometimes, Text, Time, example, one_of
 from wire.money.price import MoneyJson
@@ -62,13 +63,34 @@ class HintOutcomeJson(JsonObject, frozen=True, kw_only=True):
     saved_money: Sometimes[MoneyJson | None] = None
 
 
+class HintRiskJson(JsonObject, frozen=True, kw_only=True):
+    """The risk of a hint's node within 24 h at present, and of when it is."""
+
+    score: Annotated[float, example(0.13)]
+    time: Time
+
+
+class RemedyJson(JsonObject, frozen=True, kw_only=True):
+    """What to do about a fault, and by which verdict; null: by the fault's own line, which asks for `line_action`.
+
+    `title`: the cause as pages call it; `elsewhere`: it is no part of the fault's own node.
+    """
+
+    action: Annotated[str, one_of(Action)] = "none"
+    verdict: Annotated[str | None, example("v3f0c5a9b8e4d1f8a")] = None
+    title: Annotated[str, example("switch leaf004")] = ""
+    elsewhere: bool = False
+    line_action: Annotated[str | None, one_of(Action)] = None
+
+
 class HintJson(JsonObject, frozen=True, kw_only=True):
     """A request to a scheduler. `evidence.control`: it is only recorded, because the node is in the control group.
 
     `job`: the job that it concerns, beside the node. `policy`: the version of the policy that last requested it.
     `approvals` and `approvals_needed`: of a proposed one, where the configuration has large approvals take two people.
-    `outcome`: what came of it, once that is judged. `held_money`, `failure_money`: the GPU-hours of `evidence.cost` by
-    the configuration's `gpu_hour_price`.
+    `evidence.score` is the risk of when it was made (`evidence.scored`), `risk_now` of an open one that of the present.
+    `remedy`: what people are to do about the fault that it was made for. `outcome`: what came of it, once that is
+    judged. `held_money`, `failure_money`: the GPU-hours of `evidence.cost` by the configuration's `gpu_hour_price`.
     """
 
     id: str
@@ -85,6 +107,8 @@ class HintJson(JsonObject, frozen=True, kw_only=True):
     placements: Sometimes[tuple[HoldJson, ...]] = ()
     approvals: Sometimes[tuple[ApprovalJson, ...]] = ()
     approvals_needed: Sometimes[int] = 1
+    remedy: Sometimes[RemedyJson | None] = None
+    risk_now: Sometimes[HintRiskJson | None] = None
     outcome: Sometimes[HintOutcomeJson | None] = None
     held_money: Sometimes[MoneyJson | None] = None
     failure_money: Sometimes[MoneyJson | None] = None

@@ -1,5 +1,6 @@
 """The state of each node: unknown, out, cordoned, faulty, at_risk, silent or ok. The database judges; this reads it."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,8 +9,8 @@ import sqlalchemy as sa
 from api.server.settings import ApiSettings
 from store.database.known_nodes import knowers
 from store.hints.control_group import ControlGroup, read_control_key
-from store.nodes.fleet import FleetQuery, NodePage, node_page
-from store.nodes.node_states import heard_until, newest_scoring
+from store.nodes.fleet import FleetQuery, NodePage, node_page, withheld_scores
+from store.nodes.node_states import heard_until, newest_scoring, scores_of_some
 from store.records import fault_catalog
 from store.records.event import format_time
 
@@ -45,6 +46,19 @@ def last_heard(connection: sa.Connection, settings: ApiSettings, now: datetime) 
     """Until when nodes were heard of, and whether that is so long ago that nobody knows how they are."""
     until = heard_until(connection, now)
     return until, until is None or now - until > timedelta(seconds=settings.silent_after_s)
+
+
+def risks_now(
+    connection: sa.Connection, settings: ApiSettings, now: datetime, nodes: Iterable[str]
+) -> dict[str, tuple[float, datetime]]:
+    """The newest risk of some nodes within 24 h and of when it is; none of one whose risk is withheld."""
+    wanted = set(nodes)
+    moment = newest_scoring(connection, HORIZONS_H[0], now) if wanted else None
+    if moment is None:
+        return {}
+    scores = scores_of_some(connection, HORIZONS_H[0], moment, sorted(wanted), "score")
+    withheld = withheld_scores(connection, present(connection, settings, now), sorted(scores))
+    return {node: (score, moment) for node, score in scores.items() if node not in withheld}
 
 
 def node_objects(

@@ -15,6 +15,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.edge.problem import Problem
+from api.edge.turns import CallerTurns, PlaceLostError
 from api.server.metrics import Metrics
 from api.server.settings import ApiSettings, RequestLimits
 from api.server.state import State
@@ -136,49 +137,50 @@ class Slots:
     wait_s: float
     metrics: Metrics
     waiting: int = 0
-    _free: asyncio.Semaphore = field(init=False)
+    _turns: CallerTurns = field(init=False)
 
     def __post_init__(self) -> None:
-        self._free = asyncio.Semaphore(self.limit)
+        self._turns = CallerTurns(self.limit)
 
     @asynccontextmanager
-    async def held(self, patience: float = 1.0) -> AsyncIterator[None]:
+    async def held(self, patience: float = 1.0, whose: str = "") -> AsyncIterator[None]:
         """A slot for as long as the block lasts.
 
         Args:
+            whose: the line in which it waits; the lines are served in rotation.
             patience: so many times as long, and as many others before it, may it wait as one usually may.
 
         Raises:
             Problem: 503, there was none in time.
         """
         began = asyncio.get_running_loop().time()
-        free = self._free  # of the limit as it is now: another one has slots of its own
-        if free.locked():
-            await self._wait(free, patience)
+        if self._turns.is_full:
+            await self._wait(whose, patience)
         else:
-            await free.acquire()
+            await self._turns.take(whose)
         self.metrics.slot_wait.labels(self.kind).observe(asyncio.get_running_loop().time() - began)
         self.metrics.in_flight.labels(self.kind).inc()
         try:
             yield
         finally:
             self.metrics.in_flight.labels(self.kind).dec()
-            free.release()
+            self._turns.give_back()
 
     def resize(self, limit: int, wait_s: float) -> None:
         """From now on so many, who wait so long; those at work end as they are."""
         self.wait_s = wait_s
         if limit != self.limit:
-            self.limit, self._free = limit, asyncio.Semaphore(limit)
+            self.limit = limit
+            self._turns.resize(limit)
 
-    async def _wait(self, free: asyncio.Semaphore, patience: float) -> None:
-        if self.waiting >= self.limit * WAITING_PER_SLOT * patience:
+    async def _wait(self, whose: str, patience: float) -> None:
+        if self.waiting >= self.limit * WAITING_PER_SLOT * patience and not self._turns.crowd_out(whose):
             raise self._refusal()
         self.waiting += 1
         try:
             async with asyncio.timeout(self.wait_s * patience):
-                await free.acquire()
-        except TimeoutError:
+                await self._turns.take(whose)
+        except (TimeoutError, PlaceLostError):
             raise self._refusal() from None
         finally:
             self.waiting -= 1
@@ -418,16 +420,21 @@ def patience(state: State, edge: Edge) -> float:
     return 4.0 if keeps_up(state, edge) else 1.0
 
 
+def line_of(request: Request) -> str:
+    """In which line a request waits: its node's where its token speaks for that alone, else its caller's."""
+    return str(getattr(request.state, "node", None) or getattr(request.state, "caller", ""))
+
+
 async def write_slot(request: Request, edge: AtEdge) -> AsyncIterator[None]:
     """A slot to write, for as long as the route works. It waits as long as others do who stand before it."""
     edge.admit_records(request)
-    async with edge.writes.held(patience(request.app.state.foreshock, edge)):
+    async with edge.writes.held(patience(request.app.state.foreshock, edge), line_of(request)):
         yield
 
 
-async def read_slot(edge: AtEdge) -> AsyncIterator[None]:
+async def read_slot(request: Request, edge: AtEdge) -> AsyncIterator[None]:
     """A slot to read."""
-    async with edge.reads.held():
+    async with edge.reads.held(whose=line_of(request)):
         yield
 
 

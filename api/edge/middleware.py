@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.edge.admission import Edge, keeps_up, patience, retry_after
+from api.edge.admission import Edge, keeps_up, line_of, patience, retry_after
 from api.edge.auth import Caller, bearer, requires
 from api.edge.body import bounded_body, small_body, stay, unpack
 from api.edge.problem import answer, problem
@@ -213,7 +213,7 @@ def sending_route(operation_id: str, send: SendingRoute, tell: Callable[[Any], R
                     body = small_body(request, packed)
                     sent = None if body is None else send(caller, state, body)
             if sent is None:
-                async with edge.writes.held(patience(state, edge)):
+                async with edge.writes.held(patience(state, edge), line_of(request)):
                     await stay(request)
                     sent = await run_in_threadpool(lambda: send(caller, state, unpack(request, state, packed)))
                     if sent.written is not None and not keeps_up(state, edge):

@@ -16,7 +16,7 @@ import orjson
 from api.edge.problem import Problem
 from api.edge.work_budget import MOST_RECORDS, check_containers, check_lines, limited, too_many_records
 from store.events.event_json import MAX_MESSAGE, MAX_NAME, check_size, decode_events
-from store.records.event import Event, RecordError, check_time, from_wire
+from store.records.event import Event, RecordError, check_time, from_wire, with_id
 from store.records.event_sources import FLEET_KINDS, FLEET_SOURCES, WORK
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def events_of(body: bytes, caller: Caller) -> tuple[list[Event], list[Rejected]]
     named = None if fitting is None else _named(caller, fitting)
     if named is not None and all(is_own(caller, event) for event in named):
         caller.count(event.node for event in named)
-        return named, []
+        return named if _sender(caller) is None else [sent_by(caller, event) for event in named], []
     events, rejected = sift(records(body), lambda value: own_event(caller, read_event(value)))
     caller.count(event.node for event in events)
     return events, rejected
@@ -274,7 +274,7 @@ def own_event(caller: Caller, event: Event) -> Event:
         name = caller.names.canonical(event.node)
         event = event if name == event.node else replace(event, node=name)
     if is_own(caller, event):
-        return event
+        return sent_by(caller, event)
     if event.node is not None:
         own_node(caller, event.node)
     if event.time is not None:
@@ -282,6 +282,26 @@ def own_event(caller: Caller, event: Event) -> Event:
     what = "an event without a node" if event.node is None else f"kind {event.kind} of source {event.source}"
     text = f"{what} speaks of the fleet: token {caller.name!r} lacks the scope ingest:fleet"
     raise ForeignRecordError(text, "fleet")
+
+
+# What a program says of its job's ranks: whom others wait for is nothing that a node of another job knows.
+_OF_RANKS = frozenset({"collective_wait", "rank_progress", "straggler"})
+
+
+def sent_by(caller: Caller, event: Event) -> Event:
+    """The event; a word about ranks that names no node with the `sender`, the one node that its token is of."""
+    if event.node is not None or event.kind not in _OF_RANKS:
+        return event
+    sender = _sender(caller)
+    if sender is None:
+        return event
+    known = with_id(event)  # the same line has the same id, whoever brings it
+    return replace(known, attributes={**event.attributes, "sender": sender})
+
+
+def _sender(caller: Caller) -> str | None:
+    only = None if caller.may("ingest:fleet") else caller.nodes.only
+    return None if only is None else caller.names.canonical(only)
 
 
 def is_too_old(caller: Caller, moment: datetime) -> bool:

@@ -24,6 +24,7 @@ from store.events.event_pages import has_events
 from store.models.registry import LastTraining, count_outages, last_training, list_models, note_training
 from store.models.scores import newest_link_scoring
 from store.models.scorings import newest_moment
+from store.plural import many
 from store.records.event import format_time
 
 BY = "server"
@@ -100,7 +101,9 @@ class Upkeep:
                 return False
             outages = count_outages(connection, max(known), now)
         if outages < settings.least_outages:
-            why = f"{outages} unplanned outages since the last training, {settings.least_outages} are waited for"
+            why = (
+                f"{many(outages, 'unplanned outage')} since the last training, {settings.least_outages} are waited for"
+            )
             self._note("put off", {"why": why})
             return False
         return True

@@ -77,7 +77,7 @@ def _facts(incident: IncidentJson, now: datetime) -> str:
     found = (
         ("Node", incident.node or values.DASH),
         ("Devices", devices),
-        ("Began", f"{values.utc(incident.start)} ({values.ago(min(incident.start, now), now)})"),
+        ("Began", f"{values.utc(incident.start)} ({values.ago(incident.start, now)})"),
         ("Lasted", values.duration(lasted)),
         ("Last shown", values.utc(incident.shown or incident.end)),
         ("Events", values.count(incident.count)),

@@ -104,7 +104,7 @@ def _answer(facts: PhoneFacts) -> list[str]:
         for one in others[:MOST_OTHERS]
     ]
     if len(others) > MOST_OTHERS:
-        said.append(document.line(f"and {len(others) - MOST_OTHERS:,} more verdicts"))
+        said.append(document.line(f"and {values.many(len(others) - MOST_OTHERS, 'more verdict')}"))
     return said
 
 
@@ -134,15 +134,13 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
     device = values.device(first.device, brief=True, name=first.name)
     parts = (values.place(first), "" if first.device.type == "node" else device)
     where = ", ".join(part for part in parts if part)
-    age = values.ago(first.start, now) if first.start <= now else values.utc(first.start)
+    age = values.ago(first.start, now)
     said = [f"<b>{html_text(values.shown(where))}</b>", document.line(f"{values.shown(values.what(first))}, {age}")]
     run = facts.runs.get(first.id)
     said += [document.line(f"Run hit: {values.shown(run)}")] if run else []
     others = len(found) - 1
     said += [document.line(f"{values.many(others, 'more fault')} on this node")] if others else []
-    action = "look at it" if first.action == "none" else values.action(first.action)
-    said.append(f'<p class="do">Do: {html_text(action)}</p>')
-    said += [document.line(f"{values.NAMELESS[:1].upper()}{values.NAMELESS[1:]}.")] if values.is_nameless(first) else []
+    said.append(f'<p class="do">Do: {html_text(values.to_do(first))}</p>')
     if hint is not None:
         state = values.hint_state(hint.state, hint.action, facts.cluster.stop)
         said.append(document.line(f"Hint: {values.shown(hint.action)}, {values.shown(state)}"))

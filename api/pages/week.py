@@ -155,6 +155,7 @@ def _incidents(week: WeekFile) -> str:
         )
         for one in week.incidents[:MOST_ROWS]
     ]
-    count = f"The newest {len(rows):,}" if week.more else f"All {len(rows):,}"
+    told = values.many(len(rows), "fatal or serious one")
+    count = f"The newest {told}" if week.more else f"All {told}" if len(rows) > 1 else told
     table = document.text_table(("Began", "Severity", "What and where", "State", "What to do"), rows)
-    return section("Incidents", f"{count} fatal and serious ones that began in this time.", table)
+    return section("Incidents", f"{count} that began in this time.", table)

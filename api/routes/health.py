@@ -16,6 +16,7 @@ from store.database.integrity import is_damage, remedy_of
 from store.events.incident_intake import IntakeBacklog, read_waiting
 from store.hints.holds import orphan_holds
 from store.models.registry import model_trouble
+from store.plural import many
 from wire.cluster import CheckJson
 
 router = APIRouter(tags=["health"])
@@ -97,13 +98,17 @@ def _disk(server: State) -> str:
 
 def _schedulers(left: Mapping[str, int]) -> str:
     """Whether each scheduler that holds nodes for us is configured."""
-    found = ", ".join(f"{name} ({count} nodes)" for name, count in left.items())
+    found = ", ".join(f"{name} ({many(count, 'node')})" for name, count in left.items())
     return f"holding nodes, and not configured any more: {found}" if left else "ok"
 
 
 def _intake(waiting: IntakeBacklog, now: datetime) -> str:
     """Whether incidents follow events."""
     if waiting.set_aside:
-        return f"{waiting.set_aside} events could not be made incidents of: the log says why"
+        return f"{many(waiting.set_aside, 'event')} could not be made incidents of: the log says why"
     behind_s = 0.0 if waiting.oldest is None else (now - waiting.oldest).total_seconds()
-    return "ok" if behind_s < _BEHIND_S else f"behind: {waiting.events} events wait, the oldest for {behind_s:.0f} s"
+    return (
+        "ok"
+        if behind_s < _BEHIND_S
+        else f"behind: {many(waiting.events, 'event waits', 'events wait')}, the oldest for {behind_s:.0f} s"
+    )

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from api.answers.node_states import NO_TIME
+from api.answers.node_states import NO_TIME, risks_now
 from api.answers.paging import (
     MAX_LIMIT,
     CursorText,
@@ -19,6 +19,7 @@ from api.answers.paging import (
     page_of,
     time_of,
 )
+from api.answers.remedies import hint_remedies
 from api.answers.reply import listing, reply
 from api.edge.auth import Approver, Caller, Reader
 from api.edge.openapi import PREFIX, answer
@@ -135,14 +136,18 @@ def _items(server: State, connection: sa.Connection, rows: Sequence[dict[str, An
     """The rows with what schedulers hold, what came of them, and the approvals of those that need two people."""
     rule = server.settings.policy.approval
     came = judged_as(connection, {row["id"]: document_of(row, "evidence").get("control") is True for row in rows})
-    price = server.settings.gpu_hour_price
+    price, now = server.settings.gpu_hour_price, server.clock()
+    remedies = hint_remedies(connection, rows, now)
+    risks = risks_now(connection, server.settings, now, {row["node"] for row in rows if row["state"] in OPEN_STATES})
     found = [
-        row | _money(row, price) | (_outcome(*came[row["id"]], price) if row["id"] in came else {})
+        row
+        | {"remedy": remedies.get(row["id"]), "risk_now": _risk(row, risks)}
+        | _money(row, price)
+        | (_outcome(*came[row["id"]], price) if row["id"] in came else {})
         for row in with_holds(connection, rows)
     ]
     if rule.two_people_above_nodes is None or all(row["state"] != "proposed" for row in found):
         return found
-    now = server.clock()
     recent = recent_hints(connection, now, WINDOW)
     return [row | _approvals(row, recent, rule, now) if row["state"] == "proposed" else row for row in found]
 
@@ -151,6 +156,13 @@ def _hint(row: Mapping[str, Any]) -> Hint:
     """The hint of a row, whichever way it was read: PostgreSQL writes an answer's times and documents itself."""
     times = {name: moment_of(row, name) for name in ("created", "valid_until")}
     return hint_of({**row, **times, "evidence": document_of(row, "evidence")})
+
+
+def _risk(row: Mapping[str, Any], risks: Mapping[str, tuple[float, datetime]]) -> dict[str, Any] | None:
+    if row["state"] not in OPEN_STATES or row["node"] not in risks:
+        return None
+    score, moment = risks[row["node"]]
+    return {"score": score, "time": moment}
 
 
 def _money(row: Mapping[str, Any], price: GpuHourPrice | None) -> dict[str, Any]:

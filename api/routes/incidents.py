@@ -1,7 +1,6 @@
 """`GET /incidents`, `/incidents/{id}`: the faults, coalesced from events, with what people have made of them."""
 
 from dataclasses import asdict
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
@@ -9,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from api.answers.node_states import with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
+from api.answers.remedies import fault_place, with_remedies
 from api.answers.reply import listing, reply, thread_json
 from api.edge.auth import Reader
 from api.edge.openapi import PREFIX, answer
@@ -19,14 +19,12 @@ from store.events.incident_thread import incident_known_by, incident_subject, li
 from store.records.event import Severity
 from store.records.incident import IncidentLife
 from store.verdicts.gpu_index import with_indices
-from store.verdicts.verdict_log import verdicts_between
+from store.verdicts.remedy import naming
 from wire.events import IncidentJson
 from wire.message import Page
 
 router = APIRouter(prefix=PREFIX, tags=["incidents"])
 IncidentId = Annotated[str, Path(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
-# A cause may show before its incident, and for hours after it.
-_EARLIER, _LATER = timedelta(hours=1), timedelta(days=1)
 
 
 class IncidentQuery(BaseModel):
@@ -50,8 +48,9 @@ def get_incidents(_who: Reader, server: Server, query: Annotated[IncidentQuery, 
     with server.engine.connect() as connection:
         rows = incident_page(connection, window, query.severity, query.limit + 1, newest)
         page, following = page_of(rows, query.limit, newest, "start")
-        items = with_indices(connection, page)
-        lives = lives_of(connection, [incident_subject(row) for row in items], server.clock())
+        now = server.clock()
+        items = with_remedies(connection, with_indices(connection, page), now)
+        lives = lives_of(connection, [incident_subject(row) for row in items], now)
     return listing([_item(row, lives[row["id"]][0]) for row in items], following)
 
 
@@ -71,10 +70,10 @@ def get_incident(_who: Reader, server: Server, incident: IncidentId) -> Response
         if row is None:
             raise Problem(404, f"there is no incident {incident[:80]!r}")
         life, thread = lives_of(connection, [incident_subject(row)], server.clock())[row["id"]]
-        causes = verdicts_between(connection, row["start"] - _EARLIER, row["end"] + _LATER, row["node"])
         (whole,) = with_indices(connection, with_devices([{name: row[name] for name in (*INCIDENT_COLUMNS, "heads")}]))
-    named = sorted((one for one in causes if row["id"] in one.incident_ids()), key=lambda one: -one.probability)
-    shown = _item(whole, life)
+        named = naming(connection, [fault_place(whole)]).get(row["id"], [])
+        (decided,) = with_remedies(connection, [whole], server.clock())
+    shown = _item(decided, life)
     return reply(shown | {"thread": thread_json(thread), "verdicts": [one.id for one in named]})
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.answers.node_states import NO_TIME, node_objects, with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, PageCursor, decode
+from api.answers.remedies import with_remedies
 from api.answers.reply import listing, reply
 from api.edge.auth import Reader
 from api.edge.openapi import PREFIX, answer
@@ -69,7 +70,8 @@ def get_node(_who: Reader, server: Server, node: Annotated[str, Path(max_length=
         outages = read_outages(connection, until=now, node=node)
         # Those that a host whose clock runs ahead dates later than now are not hidden.
         window = EventWindow(since, max(now, datetime.now(UTC)) + MAX_AHEAD, node)
-        incidents = with_indices(connection, incident_page(connection, window, None, MAX_LIMIT, newest=True))
+        rows = with_indices(connection, incident_page(connection, window, None, MAX_LIMIT, newest=True))
+        incidents = with_remedies(connection, rows, now)
         past = {
             # As its scores: what the filter says of a part is of one that works.
             "devices": [

@@ -12,6 +12,7 @@ from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json, print_table, print_text, span
 from cli.console.store import open_store
 from goodput.formulas.checkpoint_interval import Aims, Predictor
+from store.plural import many
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -167,7 +168,7 @@ def spares(url: str, run: str | None, confidence: float, as_json: bool) -> None:
     inputs = advice["inputs"]
     if inputs["outages"]:
         print_text(
-            f"{who}: keep {advice['spares']} spare nodes for {inputs['nodes']} "
+            f"{who}: keep {many(advice['spares'], 'spare node')} for {inputs['nodes']} "
             f"({advice['spares_low']} to {advice['spares_high']} within the rate's 95 % interval)"
         )
         print_text(f"{advice['expected_down']:.2f} nodes are down on average; this covers {confidence:.1%} of the time")
@@ -198,7 +199,7 @@ def budget(url: str, run: str | None, target: float, as_json: bool) -> None:
         return
     most = "" if advice["allowed_high_s"] is None else f" to {span(advice['allowed_high_s'])}"
     print_text(
-        f"{advice['run']}: a goodput of {target:.1%} on {advice['nodes']} nodes "
+        f"{advice['run']}: a goodput of {target:.1%} on {many(advice['nodes'], 'node')} "
         f"allows {span(advice['allowed_s'])} a failure "
         f"({span(advice['allowed_low_s'])}{most} within the rate's 95 % interval)"
     )
@@ -270,7 +271,7 @@ def mtbf(url: str, as_json: bool) -> None:
     for part, words in (("runs", "stops of the runs"), ("cluster", "unplanned outages of the cluster")):
         if advice[part] is not None:
             nodes, days = advice[part]["nodes"], advice[part]["node_days"]
-            print_text(f"{words}, {days:.4g} node-days; hours between two on {nodes} nodes")
+            print_text(f"{words}, {days:.4g} node-days; hours between two on {many(nodes, 'node')}")
             print_table(advice[part]["components"], columns)
             print_text()
     law = advice["scale_law"]

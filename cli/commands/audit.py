@@ -15,6 +15,7 @@ from cli.console.files import write_whole
 from cli.console.output import JSON_OPTION, print_json, print_text
 from cli.console.secret_arguments import SecretOption
 from cli.console.store import open_store, said, shown
+from store.plural import many
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -79,7 +80,7 @@ def _tell(found: AuditCheck, head: str | None, as_json: bool) -> None:
         print_json(row)
     elif is_whole:
         begun = f", those up to place {found.cut} were pruned" if found.cut else ""
-        print_text(f"{found.rows} rows, each as it was written{begun}")
+        print_text(f"{many(found.rows, 'row')}, each as it was written{begun}")
         print_text(f"head: place {found.head.position}, {found.head.hash}")
     if found.broken is not None:
         place = "" if found.broken.position is None else f"place {found.broken.position}: "

@@ -17,6 +17,7 @@ from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, 
 from cli.console.store import open_store
 from cli.processes.workers import worker_options
 from predictor.dataset.folds import BacktestSettings, NoDataError
+from store.plural import many
 from store.records.event import RecordError, format_time, parse_time
 
 if TYPE_CHECKING:
@@ -161,8 +162,9 @@ def _write_scores(found: "Backtest", path: Path) -> None:
 def _print_report(report: dict[str, Any]) -> None:
     """The figures for people: the model beside what needs no learning."""
     print_text(
-        f"{report['rows']} rows of {report['nodes']} nodes, {report['positives']} followed by an unplanned outage "
-        f"within {report['horizon_h']} h; {len(report['folds'])} folds, purge {report['purge_h']} h"
+        f"{many(report['rows'], 'row')} of {many(report['nodes'], 'node')}, {report['positives']} followed "
+        f"by an unplanned outage within {report['horizon_h']} h; "
+        f"{many(len(report['folds']), 'fold')}, purge {report['purge_h']} h"
     )
     if report["positives"] < _TELLING:
         print_text(f"with fewer than {_TELLING} such rows the figures say little: load a longer history or more nodes")

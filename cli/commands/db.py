@@ -12,6 +12,7 @@ from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.secret_arguments import SecretOption
 from cli.console.store import open_store, said, shown
+from store.plural import many, plural
 from store.records.event import RecordError, format_time, parse_time
 
 if TYPE_CHECKING:
@@ -208,10 +209,12 @@ def status_command(url: str, as_json: bool) -> None:
     columns = ("table", "rows", "bytes", "partitions", "oldest", "newest")
     print_table([_shown(row) for row in status["tables"]], columns)
     waiting, lead = status["intake"], status["leases"]
+    aside = waiting["set_aside"]
     print_text()
     print_text(f"revision {status['revision']}, {status['bytes']} bytes")
     print_text(
-        f"{waiting['events']} events wait to be counted in incidents, {waiting['set_aside']} batches are set aside"
+        f"{many(waiting['events'], 'event')} {plural(waiting['events'], 'waits', 'wait')} to be counted in incidents, "
+        f"{many(aside, 'batch is', 'batches are')} set aside"
     )
     for lease in lead:
         print_text(f"lease {lease['name']}: {lease['holder']}" + ("" if lease["is_held"] else " (lapsed)"))

@@ -16,6 +16,7 @@ import click
 from cli.console.errors import CheckFailed, Failure
 from cli.console.output import JSON_OPTION, print_json, print_table
 from cli.console.secret_arguments import SecretOption
+from store.plural import many
 from store.records import fault_catalog
 
 _EXTRAS = {
@@ -139,7 +140,8 @@ def inventory(url: str) -> Check:
         return Check(
             "inventory",
             "wrong",
-            f"{named}; {unknown} nodes speak that it does not know: GET /api/v1/nodes?state=unknown lists them",
+            f"{named}; {many(unknown, 'node speaks', 'nodes speak')} that it does not know: "
+            "GET /api/v1/nodes?state=unknown lists them",
         )
     return Check("inventory", "ok", named)
 

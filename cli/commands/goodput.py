@@ -17,6 +17,7 @@ from cli.replay.clock import real_clock
 from goodput.formulas.shape import Shape, ShapeError, parse_shape
 from goodput.ledger import Ledger
 from goodput.timeline import from_ms
+from store.plural import many
 from store.records.event import RecordError, parse_time
 from store.records.job import LossKey
 
@@ -120,7 +121,7 @@ def print_by(
         return
     hours = total["lost_gpu_hours"]
     print_text(
-        f"{total['interruptions']} interruptions cost {span(total['lost_s'])} of wall time"
+        f"{many(total['interruptions'], 'interruption')} cost {span(total['lost_s'])} of wall time"
         + ("" if hours is None else f", {hours:,.1f} GPU-hours")
         + (f", {shown(total['lost_money'])}" if total.get("lost_money") else "")
     )
@@ -338,6 +339,10 @@ def _print_all(ledgers: Sequence[tuple[Mapping[str, Any], int]], price: GpuHourP
         _print_ledger(reported, attempts)
 
 
+def _counted(count: int | None, noun: str) -> str:
+    return many(count, noun) if count else f"? {noun}s"
+
+
 def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     """One run for people: its span, its buckets, its interruptions."""
     from wire.money.price import shown
@@ -345,7 +350,9 @@ def _print_ledger(reported: Mapping[str, Any], attempts: int) -> None:
     share = "unknown" if reported["goodput"] is None else f"{reported['goodput']:.2%}"
     when = "no date known" if reported["start"] is None else f"{reported['start']} to {reported['end']}"
     print_text(f"{reported['run']}: goodput {share} of {span(reported['wall_s'])} ({when})")
-    print_text(f"{reported['nodes'] or '?'} nodes, {reported['gpus'] or '?'} GPUs, {attempts} attempts")
+    print_text(
+        f"{_counted(reported['nodes'], 'node')}, {_counted(reported['gpus'], 'GPU')}, {many(attempts, 'attempt')}"
+    )
     wall = reported["wall_s"] or 1
     money = reported.get("money") or {}
     shares = [

@@ -35,6 +35,7 @@ from collectors.files.archive import (
     unread_files,
 )
 from parsers.site_rules.rules import NO_RULES, SiteRules
+from store.plural import many, plural
 from store.records.outage import SHIPPED_REASONS, OutageReasons
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ def ingest(archive: str, url: str, workers: int | None, as_json: bool, **given: 
                 "nothing was new, and what was taken before keeps its zone: for --tz to hold take a new database"
             )
     if broken := summary.total().broken:
-        noun = "file is" if broken == 1 else "files are"
+        noun = plural(broken, "file is", "files are")
         raise Failure(f"{broken} {noun} broken, as is said above: what was good is loaded; mend it and ingest again")
 
 
@@ -308,7 +309,7 @@ def _tell(summary: Summary) -> None:
         word = "Broken" if trouble.broken else "Doubtful" if trouble.doubtful else "Skipped"
         print_text(f"{word}: {trouble.file}: {trouble.detail}", err=True)
     if len(troubles) > _MOST_TOLD:
-        print_text(f"... and {len(troubles) - _MOST_TOLD} files more: --json lists them all", err=True)
+        print_text(f"... and {many(len(troubles) - _MOST_TOLD, 'file')} more: --json lists them all", err=True)
     if unread:
         named = ", ".join(unread[:_MOST_UNREAD])
         more = f" and {len(unread) - _MOST_UNREAD} more (--json has all)" if len(unread) > _MOST_UNREAD else ""
@@ -338,6 +339,7 @@ def _print(summary: Summary, judged: dict[str, int]) -> None:
         print_text(sentence)
     total = summary.total()
     print_text(
-        f"{total.records} records ({total.new} new, {total.known} known, {total.skipped} skipped) "
-        f"of {total.files} files ({total.broken} broken); {summary.incidents} incidents; {summary.wall_s:.1f} s"
+        f"{many(total.records, 'record')} ({total.new} new, {total.known} known, {total.skipped} skipped) "
+        f"of {many(total.files, 'file')} ({total.broken} broken); {many(summary.incidents, 'incident')}; "
+        f"{summary.wall_s:.1f} s"
     )

@@ -12,6 +12,7 @@ import orjson
 from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
+from store.plural import many
 from store.records.event import RecordError, parse_time
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def _print(report: RepairList) -> None:
         print_text(f"no node of {report.nodes} stands out in the {WINDOW_D} days before {report.at:%Y-%m-%d %H:%M}Z")
         return
     print_text(
-        f"{report.found} of {report.nodes} nodes for repair, as of {report.at:%Y-%m-%d %H:%M}Z: they fail at {TIMES:g} "
-        f"times the fleet's rate or more, but for at most {FALSE_SHARE:.0%} of the list"
+        f"{report.found} of {many(report.nodes, 'node')} for repair, as of {report.at:%Y-%m-%d %H:%M}Z: they fail at "
+        f"{TIMES:g} times the fleet's rate or more, but for at most {FALSE_SHARE:.0%} of the list"
     )
     print_table([_row(lemon) for lemon in report.items], ["node", "sure", "rate", "outages", "part", "next step"])
     for lemon in report.items:

@@ -15,6 +15,7 @@ from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print
 from cli.console.store import change_store, open_store
 from cli.processes.workers import BACKGROUND_OPTION
 from predictor.live.trial_settings import TrialSettings
+from store.plural import many
 from store.records.event import format_time
 from store.records.score import ModelRole
 
@@ -142,7 +143,7 @@ def judge_command(
     if as_json:
         print_json({"scored": count, "verdicts": found})
         return
-    print_text(f"{count} models scored" if count else "no scoring is due")
+    print_text(f"{many(count, 'model')} scored" if count else "no scoring is due")
     if found:
         print_table(found, ("model", "outcome", "why"))
 

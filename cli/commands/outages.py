@@ -12,6 +12,7 @@ import click
 from cli.config.outage_reasons import CONFIG_OPTION, read_outage_reasons
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.store import open_store
+from store.plural import many
 
 _MOST_SHOWN = 60
 _MOST_CHARS = 70
@@ -46,18 +47,18 @@ def outages(url: str, config: Path | None, judge_again: bool, as_json: bool) -> 
     ]
     print_table([{name: row[name] for name in shown} for row in rows[:_MOST_SHOWN]], shown)
     if len(found) > _MOST_SHOWN:
-        print_text(f"... and {len(found) - _MOST_SHOWN} reasons more: --json lists them all")
+        print_text(f"... and {many(len(found) - _MOST_SHOWN, 'reason')} more: --json lists them all")
     if judge_again:
-        print_text(f"{changed} outages are stored anew")
+        print_text(f"{many(changed, 'outage is', 'outages are')} stored anew")
     print_text(reasons_sentence(reasons_told(found)))
 
 
 def reasons_sentence(told: dict[str, Any]) -> str:
     """How the reasons were judged, in one sentence, and what to do where something is amiss."""
     text = (
-        f"{told['outages']} outages of {told['reasons']} reasons: {told['planned']} planned; {told['by_nothing']} "
-        "with a reason that no row names, taken as failures of unknown cause (`outage_reasons` of the configuration "
-        "adds rows)"
+        f"{many(told['outages'], 'outage')} of {many(told['reasons'], 'reason')}: {told['planned']} planned; "
+        f"{told['by_nothing']} with a reason that no row names, taken as failures of unknown cause (`outage_reasons` "
+        "of the configuration adds rows)"
     )
     stale = told["stale"]
     return f"{text}; {stale} are stored as judged before: `foreshock outages --judge-again`" if stale else text

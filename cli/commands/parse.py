@@ -20,6 +20,7 @@ from parsers.registry import PARSERS, make_parser, misread
 from parsers.site_rules.rules import RulesSource
 from parsers.text.lines import ReadError, lines
 from parsers.text.parser import Context, ParseError, clean, decode
+from store.plural import plural
 from store.records.event import RecordError, parse_time, to_wire
 
 LOCALTIME = Path("/etc/localtime")
@@ -54,7 +55,7 @@ class Skipped:
     def tell(self, name: str) -> None:
         """Once at the end, on stderr."""
         if self.count:
-            noun = "line" if self.count == 1 else "lines"
+            noun = plural(self.count, "line")
             print_text(f"{self.count} {noun} of {name} skipped: first at line {self.first_line}: {self.why}", err=True)
 
 

@@ -15,6 +15,7 @@ from cli.console.output import DB_OPTION, JSON_OPTION, PRICE_OPTION, print_json,
 from cli.console.store import open_store
 from schedulers.policy.settings import Policy, canonical, version_of
 from schedulers.policy.thresholds import steps
+from store.plural import many
 from store.records.event import RecordError, format_time, parse_time
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -174,10 +175,11 @@ def dry_run(file: Path, url: str, as_json: bool, **given: Any) -> None:
 def _print_trial(file: Path, report: Mapping[str, Any]) -> None:
     """The report for people."""
     print_text(
-        f"{file}, version {report['version']}: {report['since']} to {report['until']}, {report['moments']} decisions"
+        f"{file}, version {report['version']}: {report['since']} to {report['until']}, "
+        f"{many(report['moments'], 'decision')}"
     )
     days = _days(report["node_days"])
-    print_text(f"{report['nodes']} nodes, {days} node-days, {report['outages']} unplanned outages")
+    print_text(f"{many(report['nodes'], 'node')}, {days} node-days, {many(report['outages'], 'unplanned outage')}")
     print_table(report["table"], ("policy", "asked", "count", "right", "false", "caught", "held_gpu_h", "lead_h_p50"))
     if report["savings"] is None:
         print_text("what it would have saved is not known: `foreshock goodput --db URL` makes the runs' ledgers first")
@@ -185,7 +187,7 @@ def _print_trial(file: Path, report: Mapping[str, Any]) -> None:
         first = report["savings"][0]
         unknown = f", {first['unknown']} of them of unknown size" if first["unknown"] else ""
         lost = f"{first['lost_gpu_h']:,.0f} GPU-hours{_in_money(first, 'lost_money')}"
-        print_text(f"{first['interruptions']} interruptions cost {lost}{unknown}")
+        print_text(f"{many(first['interruptions'], 'interruption')} cost {lost}{unknown}")
         print_table(report["savings"], _SAVINGS)
         for row in report["savings"]:
             if "net_money" in row:

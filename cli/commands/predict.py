@@ -134,7 +134,7 @@ def score(url: str, at: datetime | None, top: int, as_json: bool) -> None:
         print_json([_wire(one, withheld.get(one.node)) for one in scores])
         return
     if withheld:
-        left_out = f"{many(len(withheld), 'node')} {'is' if len(withheld) == 1 else 'are'} not listed"
+        left_out = f"{many(len(withheld), 'node is', 'nodes are')} not listed"
         print_text(f"{left_out}: a score of one that has failed, or is silent, says nothing")
     scores = [one for one in scores if one.node not in withheld]
     ranked = _ranked(scores)

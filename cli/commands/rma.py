@@ -12,6 +12,7 @@ from cli.console.errors import Failure
 from cli.console.files import write_whole
 from cli.console.output import DB_OPTION, JSON_OPTION, person, print_json, print_text
 from cli.console.store import open_store
+from store.plural import many
 
 if TYPE_CHECKING:
     from api.evidence.pack import EvidencePack, Signer
@@ -54,7 +55,7 @@ def rma(node: str, url: str, out: Path | None, as_json: bool, **chosen: Any) -> 
     if as_json:
         print_json({"file": str(place), "bytes": len(pack.data), "manifest": pack.manifest, "records": records})
         return
-    words = ", ".join(f"{count} {kind}" for kind, count in records.items())
+    words = ", ".join(many(count, kind.removesuffix("s"), kind) for kind, count in records.items())
     print_text(f"{place}: {words}")
     print_text(f"its manifest, as the audit has it: {pack.manifest}")
 

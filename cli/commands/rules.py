@@ -13,6 +13,7 @@ from cli.console.errors import Failure
 from cli.console.output import DB_OPTION, JSON_OPTION, print_json, print_table, print_text
 from cli.console.secret_arguments import SecretOption
 from parsers.site_rules.rules import RulesError, RulesFile, RulesSource, SiteRules
+from store.plural import many
 from store.records.fault_catalog import kind_meanings
 
 RULES_OPTION = click.option(
@@ -69,7 +70,10 @@ def check(file: Path, url: str | None, days: int, as_json: bool) -> None:
         looked = {"since": None if since is None else f"{since:%Y-%m-%dT%H:%M:%SZ}"}
         print_json({"file": str(file), "version": found.version, **counts, **looked, "changes": changes})
         return
-    print_text(f"{file} holds: version {found.version}, {len(found.faults)} faults, {len(found.patterns)} patterns")
+    print_text(
+        f"{file} holds: version {found.version}, {many(len(found.faults), 'fault')}, "
+        f"{many(len(found.patterns), 'pattern')}"
+    )
     if since is not None:
         told = sum(row["events"] for row in changes)
         print_text(f"events of the last {days} days, since {since:%Y-%m-%d %H:%MZ}, that it judges otherwise: {told}")

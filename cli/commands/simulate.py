@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from cli.console.errors import Failure
 from cli.console.output import JSON_OPTION, print_json, print_table, print_text
+from store.plural import many
 from store.records.event import RecordError, parse_time
 
 _START = "2025-01-01T00:00:00Z"
@@ -97,8 +98,8 @@ def simulate(directory: Path, as_json: bool, **chosen: Any) -> None:
         return
     visible = sum(failure.visible for failure in cluster.outages)
     print_text(
-        f"{directory / 'archive'}: {settings.nodes} nodes, {settings.days} days, "
-        f"{len(cluster.outages)} unplanned outages, {visible} of them with a precursor."
+        f"{directory / 'archive'}: {many(settings.nodes, 'node')}, {many(settings.days, 'day')}, "
+        f"{many(len(cluster.outages), 'unplanned outage')}, {visible} of them with a precursor."
     )
     print_text("The oracle, who reads the hidden state, reaches:")
     print_table([_row(horizon, figures) for horizon, figures in hidden["horizons"].items()], _COLUMNS)

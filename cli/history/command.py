@@ -21,6 +21,7 @@ from cli.console.errors import Failure
 from cli.console.files import secret_file
 from cli.console.output import print_json, print_text, progress_bar
 from cli.console.store import open_store
+from store.plural import many
 from store.records.event import RecordError, format_time, parse_time
 from wire.access.address import clear_text, shared_secret
 
@@ -235,7 +236,7 @@ def _print(summary: HistorySummary) -> None:
     before = f" ({summary.taken_before:g} h were taken before)" if summary.taken_before else ""
     print_text(f"{format_time(summary.since)} to {format_time(summary.until)}: {summary.hours:g} h{before}")
     print_text(
-        f"{summary.samples} samples ({summary.skipped} skipped) in {summary.questions} questions; "
-        f"{summary.rollups} roll-ups, {summary.events} events ({summary.new} new); "
-        f"{summary.incidents} incidents; {summary.wall_s:.1f} s"
+        f"{many(summary.samples, 'sample')} ({summary.skipped} skipped) in {many(summary.questions, 'question')}; "
+        f"{many(summary.rollups, 'roll-up')}, {many(summary.events, 'event')} ({summary.new} new); "
+        f"{many(summary.incidents, 'incident')}; {summary.wall_s:.1f} s"
     )

@@ -19,6 +19,7 @@ from cli.history.series import SeriesPlace, place_of
 from cli.history.server import SeriesSamples
 from parsers.formats.dcgm import UTIL_RATIO
 from parsers.text.exposition import Point
+from store.plural import many
 from store.records.event import RecordError
 from store.records.telemetry import ACCELERATORS, COUNTERS, GAUGES, Sample
 from store.telemetry.archive_table import DeviceSamples, TelemetryTable
@@ -67,7 +68,7 @@ class _LeftOut:
         self.sentences[sentence] = self.sentences.get(sentence, 0) + samples
 
     def told(self) -> tuple[str, ...]:
-        return tuple(f"{samples} samples: {sentence}" for sentence, samples in self.sentences.items())
+        return tuple(f"{many(samples, 'sample')}: {sentence}" for sentence, samples in self.sentences.items())
 
 
 # Of a node and device the UUID and the PCI address that its labels bear, each from a moment on.

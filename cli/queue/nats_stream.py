@@ -1,7 +1,8 @@
 """The stream that sidecars publish into and `foreshock consume` takes from: made where it is not there.
 
 A message stays until it is stored (work queue), and a full stream refuses new ones rather than forget old ones: what a
-publisher was told is kept. Refused messages wait in the sidecars' spools.
+publisher was told is kept. Refused messages wait in the sidecars' spools. One node fills its own subjects alone: a
+message put back for later would take a place of all (`max_ack_pending`), so the queue itself refuses what is too much.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ _DEDUP_S = 600.0
 _REJECTED_BYTES = 64 * 1024 * 1024
 _REJECTED_DAYS = 30
 _DAY_S = 86_400.0
+# Messages of one subject that wait: what one node sends has no more of the stream than that, whatever it sends.
+MOST_OF_A_SUBJECT = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ async def ensure_stream(stream: Any, settings: StreamSettings) -> None:
         subjects=[f"{PREFIX}.{kind}.*" for kind in KINDS],
         retention=api.RetentionPolicy.WORK_QUEUE,
         discard=api.DiscardPolicy.NEW,
+        discard_new_per_subject=True,
+        max_msgs_per_subject=MOST_OF_A_SUBJECT,
         storage=api.StorageType.FILE,
         max_bytes=settings.max_bytes,
         num_replicas=settings.replicas,

@@ -8,6 +8,7 @@ from typing import Any
 from cli.study.backtests import COUNT_365, SETS, BacktestSet
 from cli.study.scoreboard import poisson_interval
 from cli.study.timelines import QuietCount, TicketTimeline, Timelines
+from store.plural import many
 
 LIMITATIONS = (
     ("Was the node drained already when we spoke?", "The scheduler's node states of these days."),
@@ -50,8 +51,8 @@ def gwdg_page(lines: Timelines | None) -> list[str]:
     return [
         *title,
         "GWDG GPU Node Telemetry, Bidollahkhani, Nordsiek, Kunkel, doi 10.5281/zenodo.19052367, CC-BY-4.0.",
-        f"{len(lines.lines)} tapes of {lines.nodes} nodes, {lines.node_days:.1f} node-days at 10 minutes;"
-        f" {len(lines.skipped)} tapes skipped.",
+        f"{many(len(lines.lines), 'tape')} of {many(lines.nodes, 'node')}, {lines.node_days:.1f} node-days at"
+        f" 10 minutes; {many(len(lines.skipped), 'tape')} skipped.",
         *skipped,
         "",
         "Each tape goes the way of any archive. The shipped policy is asked at each hour and at each fatal fault,",
@@ -123,7 +124,7 @@ def _hours_row(one: TicketTimeline) -> str:
 
 def _summary(lines: Sequence[TicketTimeline]) -> list[str]:
     hinted = [one for one in lines if one.hint is not None]
-    said = [f"{len(hinted)} of {len(lines)} tickets had a hint of ours in their tape before the next ticket."]
+    said = [f"{len(hinted)} of {many(len(lines), 'ticket')} had a hint of ours in their tape before the next ticket."]
     names = (
         "first sign to hint",
         "hint to ticket's day",
@@ -175,9 +176,10 @@ def backtest_page(one: BacktestSet, report: Mapping[str, Any] | str) -> list[str
     if isinstance(report, str):
         return [*said, f"No figure: {report}.", ""]
     said += [
-        f"{report['horizon_h']} h ahead; {report['nodes']} nodes, {report['rows']} rows, {report['positives']} of them"
-        f" followed by an outage ({report['outages']} outages); {len(report['folds'])} folds in order of time,"
-        f" purge {report['purge_h']} h. Intervals: 95 %, by node.",
+        f"{report['horizon_h']} h ahead; {many(report['nodes'], 'node')}, {many(report['rows'], 'row')},"
+        f" {report['positives']} of them followed by an outage ({many(report['outages'], 'outage')});"
+        f" {many(len(report['folds']), 'fold')} in order of time, purge {report['purge_h']} h."
+        " Intervals: 95 %, by node.",
         "",
         "| ranking | average precision | ROC-AUC |",
         "|---|---|---|",

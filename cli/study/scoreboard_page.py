@@ -14,6 +14,7 @@ from pathlib import Path
 from cli.console.output import print_text
 from cli.study.scoreboard import Scoreboard, TapeScore, make_scoreboard
 from schedulers.lifecycle.hindsight import wilson
+from store.plural import many
 
 
 def scoreboard_page(board: Scoreboard) -> list[str]:
@@ -28,7 +29,8 @@ def scoreboard_page(board: Scoreboard) -> list[str]:
         "They are not the programs, which read more than a tape bears.",
         "A tape has no kernel log: an Xid is a change of DCGM's gauge.",
         "",
-        f"{first.tickets} tickets of {board.nodes} nodes, {board.node_days:.0f} node-days at 10 minutes.",
+        f"{many(first.tickets, 'ticket')} of {many(board.nodes, 'node')}, {board.node_days:.0f} node-days at "
+        "10 minutes.",
         f"{first.quiet_node_days:.0f} of these are quiet: over a week before a ticket, or over a day after its day.",
         "Right is a hold that meets a ticket's week, its day or the day after.",
         "Found is a ticket with a hold before its day is over.",
@@ -113,9 +115,10 @@ def _lines_page(board: Scoreboard) -> list[str]:
         for one in board.lines
     ]
     return [
-        f"{board.lines_read} kernel lines of Xids, each judged alone, by the first step of NVIDIA's own catalogue.",
+        f"{many(board.lines_read, 'kernel line')} of Xids, each judged alone, by the first step of "
+        "NVIDIA's own catalogue.",
         "Reset the GPU, restart the node, check power and cables: to be held. Restart the application, ignore: not.",
-        f"Beside them {board.lines_none} lines that are no fault.",
+        f"Beside them {many(board.lines_none, 'line that is', 'lines that are')} no fault.",
         "Nobody knows what came after these lines.",
         "Where a detector's rules come from that catalogue, it agrees with itself.",
         "",

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from cli.study.detector_rules import DetectorHold
 from cli.study.our_holds import replay_holds, write_archive
 from cli.study.tapes import NodeTape, read_tapes
+from store.plural import many
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 QUIET_DAYS = (1, 3)
@@ -116,7 +117,7 @@ def sound_tapes(folder: Path, place: Path) -> tuple[Path, list[str]]:
             skipped.append(f"{path.name}: {str(error).splitlines()[0]}")
             continue
         if len(nodes) != 1:
-            skipped.append(f"{path.name}: {len(nodes)} nodes in one tape: give each a tape of its own")
+            skipped.append(f"{path.name}: {many(len(nodes), 'node')} in one tape: give each a tape of its own")
         elif path.name not in facts:
             skipped.append(f"{path.name}: facts.json does not name it: add its ticket there")
         else:

@@ -31,6 +31,7 @@ from parsers.text.parser import Context, FormatSigns, OnError, ParseError, Parse
 from parsers.text.scan import numbered, select_lines
 from parsers.text.table import nodes
 from parsers.topology.topology_sources import read_topology
+from store.plural import many
 from store.records.event import Attribute, Event, with_id
 from store.records.node import Node, TopologyReport
 
@@ -451,8 +452,9 @@ def _undated(part: ArchivePart, events: Sequence[Event], otherwise: datetime | N
     if part.name not in _OF_MACHINES or not events or any(event.time is not None for event in events):
         return None
     return (
-        f"none of its lines bears a time: its {len(events)} events count as of {otherwise:%Y-%m-%d %H:%M:%S}Z, the "
-        f"archive's newest: write it anew with `{_ANEW}` or `dmesg --time-format iso`"
+        f"none of its lines bears a time: its {many(len(events), 'event counts', 'events count')} as of "
+        f"{otherwise:%Y-%m-%d %H:%M:%S}Z, the archive's newest: write it anew with `{_ANEW}` or "
+        "`dmesg --time-format iso`"
     )
 
 
@@ -473,6 +475,6 @@ def _backward(part: ArchivePart, events: Sequence[Event]) -> str | None:
     if not found:
         return None
     return (
-        f"{len(found)} of its {len(events)} outages end before they begin, the first in line {found[0].line}: "
+        f"{len(found)} of its {many(len(events), 'outage')} end before they begin, the first in line {found[0].line}: "
         "they count as outages without any length: look whether the two columns are the right way round"
     )

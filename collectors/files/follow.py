@@ -26,6 +26,7 @@ from collectors.files.tail import FileTail
 from collectors.trust import trust_of_file
 from parsers.registry import MIXED, PARSERS, SAMPLE_LINES, detect, make_parser
 from parsers.text.parser import Context, Parser, clean
+from store.plural import many
 from store.records.event import Event
 from store.records.event_sources import Trust, may_tell
 
@@ -249,7 +250,7 @@ class FileCollector:
             _LOG.info("%s was rotated before it was seen: reading it", path)
             self._retiring.append((self._tail(path, place), time.monotonic()))
         if len(unseen) > _MOST_UNSEEN:
-            self._missed(unseen[0][1], f"was rotated {len(unseen)} times unseen: the oldest are left out")
+            self._missed(unseen[0][1], f"was rotated {many(len(unseen), 'time')} unseen: the oldest are left out")
 
     def _retire(self) -> None:
         if self._current is not None:

@@ -31,6 +31,7 @@ from collectors.trust import trust_of
 from parsers.registry import PARSERS, make_parser
 from parsers.text.parser import Context, ParseError, parse
 from parsers.trust import RefusedLineError
+from store.plural import many
 from store.records.event import Event
 
 # One run of a program beside us: bounded in time and output, at the lowest priority, ended with all that it started.
@@ -276,7 +277,7 @@ class ExecCollector:
             return []
         self._left_out_reported = True
         message = (
-            f"{self._repeats.left_out} counters are not followed: {MOST_COUNTERS} of one program are. "
+            f"{many(self._repeats.left_out, 'counter is', 'counters are')} not followed, {MOST_COUNTERS} are. "
             "Run it on parts of the fabric"
         )
         _LOG.warning("source %s: %s", self.spec, message)

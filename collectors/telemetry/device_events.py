@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from store.plural import many
 from store.records.event import Action, Attribute, Cause, Device, Event, Severity, with_id
 from store.records.fault_catalog import Counter, Fault, kind_meanings, with_kind_meaning, xid
 from store.records.telemetry import ACCELERATORS, MAX_DEVICES, MAX_MEASURES, Sample
@@ -170,9 +171,8 @@ def exporter_event(node: str, time: datetime, kind: str, message: str, origin: s
 
 def left_out_event(node: str, time: datetime, source: str, values: int, origin: str) -> Event:
     """A node has more than a roll-up holds: said once."""
-    message = (
-        f"{values} values were left out: a roll-up holds {MAX_DEVICES} devices and {MAX_MEASURES} measures of a node"
-    )
+    message = f"{many(values, 'value was', 'values were')} left out: a roll-up holds {MAX_DEVICES} devices "
+    message += f"and {MAX_MEASURES} measures of a node"
     attributes: dict[str, Attribute] = {"url": origin, "count": values}
     event = Event(time, node, source, "measures_left_out", message=message, attributes=attributes)
     return with_id(with_kind_meaning(event), origin)

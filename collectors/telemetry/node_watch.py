@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from collectors.telemetry.device_events import Finding, finding_of
 from collectors.telemetry.device_state import NAME_SHARED, DeviceState, NodeWatch
 from collectors.telemetry.presence import Presence
+from store.plural import many
 from store.records.telemetry import Sample
 
 BOOT_TIME = "boot_time_s"
@@ -154,7 +155,7 @@ def _exporter_gone(source: str, devices: Sequence[DeviceState], state: NodeWatch
     if source == _BMC:
         return finding_of("bmc_silent", "")
     gpus = [one for one in devices if one.source == source and one.is_accelerator()]
-    of_gpus = f" None of its {len(gpus)} GPUs is reported." if gpus else ""
+    of_gpus = f" None of its {many(len(gpus), 'GPU')} is reported." if gpus else ""
     variant = "reboot" if state.rebooted_now() else ""
     message = f"The exporter {source} of this node is silent while others go on.{of_gpus}"
     return finding_of("exporter_down", message, variant, devices=len(gpus) or None)

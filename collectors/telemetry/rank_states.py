@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from statistics import median
 
+from store.plural import many
 from store.records.event import Attribute, Event
 from store.records.fault_catalog import with_kind_meaning
 from store.runs.rank_set import text_of_numbers, text_of_ranks
@@ -218,7 +219,7 @@ class RunOnNode:
                 "over": True if is_over else None,
             }
             inside = sum(entered > left for entered, left in own.values())
-            words = f"{inside} of {len(own)} ranks of this node are in a collective of group {name}"
+            words = f"{inside} of {many(len(own), 'rank')} of this node are in a collective of group {name}"
             found.append(self._event("collective_wait", words, told, now))
         return found
 
@@ -254,7 +255,7 @@ class RunOnNode:
             "step_ms": round(1000 * median(lengths), 3) if lengths else None,
             "work_ms": ",".join(f"{known[number].work_ms:.2f}" for number in sorted(known)),
         }
-        return [self._event("rank_progress", f"{len(known)} ranks work", told, now)]
+        return [self._event("rank_progress", f"{many(len(known), 'rank works', 'ranks work')}", told, now)]
 
     def _event(self, kind: str, words: str, told: Mapping[str, Attribute], now: datetime) -> Event:
         kept = {key: value for key, value in told.items() if value is not None}

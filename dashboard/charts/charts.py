@@ -145,7 +145,7 @@ def reliability(parts: Sequence[ReliabilityPart]) -> go.Figure | None:
             text=[
                 f"said {100 * p.score:.2g} %, came {100 * p.observed:.2g} % "
                 f"({100 * p.low:.2g} to {100 * p.high:.2g} %), "
-                f"{words.count(p.rows)} scores"
+                f"{words.many(p.rows, 'score')}"
                 for p in parts
             ],
             hovertemplate="%{text}<extra></extra>",

@@ -76,7 +76,7 @@ def _felt(incident: IncidentJson, text: str) -> str:
     """The text, with the NVLink domain that the fault took along."""
     if incident.domain is None or len(incident.nodes) < 2:
         return text
-    return f"{text} ({len(incident.nodes)} nodes of NVLink domain {words.plain(incident.domain)} felt it)"
+    return f"{text} ({words.many(len(incident.nodes), 'node')} of NVLink domain {words.plain(incident.domain)} felt it)"
 
 
 def _device(event: EventJson) -> str:

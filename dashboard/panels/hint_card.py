@@ -36,7 +36,7 @@ UNDONE = {
 }
 # Evidence that has words of its own, or that the card says already.
 SAID = {
-    *("score", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
+    *("score", "scored", "horizon_h", "held", "incident", "reasons", "acted", "closed"),
     *("approved", "approvals", "cost", "quiet", "spare", "release", "repair", "call", "verdict", "link"),
 }
 _SIZES = ("node_gpus", "job_gpus")
@@ -67,11 +67,11 @@ def draw(site: Site, hint: HintJson, cluster: ClusterJson) -> None:
         _evidence_pages(site, hint)
         st.caption(
             f"requested {words.at(hint.created, cluster.now)} by {words.plain(hint.owner or 'unknown')} · "
-            f"expires {words.at(hint.valid_until, cluster.now)}"
+            f"expires {words.due_at(hint.valid_until, cluster.now)}"
         )
         if hint.evidence:
             with st.expander("Evidence", key=f"evidence_{hint.id}", expanded=hint.state == "proposed"):
-                st.markdown("\n\n".join(evidence(hint.evidence)))
+                st.markdown("\n\n".join(evidence(hint, cluster.now)))
         _decisions(site, hint)
 
 
@@ -98,6 +98,8 @@ def facts(hint: HintJson, now: datetime, price: GpuHourPrice | None = None) -> l
     lines = [f"**Job:** {words.plain(hint.job)}{_spare(hint.evidence)}"] if hint.job else []
     if link := link_text(hint.evidence.get("link")):
         lines.append(f"**Link:** {link}")
+    if hint.remedy is not None:
+        lines.append(f"**What to do about the fault:** {words.plain(words.remedy(hint.remedy))}")
     cost = hint.evidence.get("cost")
     left_s = None if hint.valid_until is None else (hint.valid_until - now).total_seconds()
     if isinstance(cost, Mapping) and (told := costs(cost, left_s, price)):
@@ -134,7 +136,9 @@ def costs(cost: Mapping[str, Any], left_s: float | None = None, price: GpuHourPr
     said = []
     if isinstance(taken, int | float):
         held = float(taken) if left_s is None or node_gpus is None else round(node_gpus * max(left_s, 0.0) / 3600, 1)
-        guess = f" ({node_gpus} GPUs assumed: how many it has is not known)" if is_node and node_gpus else ""
+        guess = (
+            f" ({words.many(node_gpus, 'GPU')} assumed: how many it has is not known)" if is_node and node_gpus else ""
+        )
         said.append(
             f"up to {words.count(held)} GPU-hours of this node until it expires{aside(_of(price, held))}{guess}"
         )
@@ -163,6 +167,7 @@ def link_text(link: Any) -> str:
     score, stop = link.get("score"), link.get("stop_risk")
     if isinstance(score, int | float):
         text += f": {words.risk(float(score))} to be lost within {words.plain(str(link.get('horizon_h', 24)))} h"
+        text += f", as of {words.utc(scored)}" if (scored := _moment(link.get("time"))) else ""
     if isinstance(stop, int | float):
         text += f"; by its own signs alone {words.risk(float(stop))} that it is lost and stops the job"
     return text
@@ -208,14 +213,12 @@ def hold_state_text(one: HoldJson, now: datetime) -> str:
     return text + when + (f" ({words.plain(one.detail)})" if one.detail else "")
 
 
-def evidence(found: Mapping[str, Any]) -> list[str]:
+def evidence(hint: HintJson, now: datetime) -> list[str]:
     """The evidence as lines of Markdown: the server's known keys in words, any other under its own name."""
-    lines = []
-    if isinstance(found.get("score"), int | float):
+    found, lines = hint.evidence, []
+    if risk := risk_text(hint, now):
         whose = "Risk of the node itself" if found.get("link") else "Risk"
-        lines.append(
-            f"**{whose} within {words.plain(str(found.get('horizon_h', 24)))} h:** {words.risk(float(found['score']))}"
-        )
+        lines.append(f"**{whose} within {words.plain(str(found.get('horizon_h', 24)))} h:** {risk}")
     if found.get("incident"):
         lines.append(f"**Confirmed fault:** incident {words.plain(str(found['incident']))}")
     reasons = found.get("reasons") or ()
@@ -224,6 +227,18 @@ def evidence(found: Mapping[str, Any]) -> list[str]:
         if name not in SAID and value is not None:
             lines.append(f"**{words.plain(name.replace('_', ' ').capitalize())}:** {words.plain(str(value))}")
     return lines
+
+
+def risk_text(hint: HintJson, now: datetime) -> str:
+    """`8 % when it was made, 3.0 h ago · 03:10:00 UTC; 13 % now`: of when each risk is; empty where none is known."""
+    score, said = hint.evidence.get("score"), []
+    if isinstance(score, int | float):
+        scored = _moment(hint.evidence.get("scored")) or hint.created
+        said.append(f"{words.risk(float(score))} when it was made, {words.at(scored, now)}")
+    if hint.risk_now is not None:
+        fresh = hint.risk_now
+        said.append(f"{words.risk(fresh.score)} now, as of {words.at(fresh.time, now)}")
+    return "; ".join(said)
 
 
 def _spare(found: Mapping[str, Any]) -> str:

@@ -53,10 +53,8 @@ def sources(stopped: StopJson, cluster: ClusterJson) -> list[str]:
 def used(budget: BudgetJson, mode: str | None) -> str:
     """How many nodes are held, of how many that may be."""
     verb = "would be held" if mode == "shadow" else "held or requested"
-    return (
-        f"**{budget.held} of {budget.most}** nodes {verb} · **{budget.held_within_hour} of {budget.most_per_hour}** "
-        "within the hour"
-    )
+    nodes = f"**{budget.held} of {budget.most}** {'node' if budget.most == 1 else 'nodes'}"
+    return f"{nodes} {verb} · **{budget.held_within_hour} of {budget.most_per_hour}** within the hour"
 
 
 def _trips(site: Site, trips: Sequence[TripJson], cluster: ClusterJson) -> None:

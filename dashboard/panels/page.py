@@ -102,6 +102,17 @@ def replayed(cluster: ClusterJson) -> bool:
     return abs(datetime.now(UTC) - cluster.now) > _CLOCK_SKEW
 
 
+def age(moment: datetime | None, cluster: ClusterJson) -> str:
+    """How long ago something happened, short enough for a figure.
+
+    Beside a replay goes what this machine itself says by its own clock: it is told by that one.
+    """
+    if moment is None or not words.is_ahead(moment, cluster.now):
+        return words.ago(moment, cluster.now)
+    real = datetime.now(UTC)
+    return words.CLOCK_AHEAD if words.is_ahead(moment, real) or cluster.replay is None else words.ago(moment, real)
+
+
 def blind(cluster: ClusterJson) -> None:
     """That nothing is heard of any node, first of all: what the page says below is of the past then."""
     if cluster.stale and cluster.nodes:
@@ -120,7 +131,7 @@ def as_of(cluster: ClusterJson) -> None:
         banner("info", *over)
     clock = " (the clock of the replayed cluster)" if replayed(cluster) else ""
     if over is None and cluster.replay is not None:
-        clock = f" (the clock of the replayed cluster, which ends {words.ago(cluster.replay.ends, datetime.now(UTC))})"
+        clock = f" (the clock of the replayed cluster, which ends {words.due(cluster.replay.ends, datetime.now(UTC))})"
     st.caption(f"As of **{words.utc(cluster.now)}**{clock} · {mode(cluster)}")
 
 

@@ -37,7 +37,7 @@ def badges(life: LifeJson | None, now: datetime) -> None:
     if life.owner:
         st.markdown(f"with **{words.someone(life.owner)}**", width="content")
     if life.silenced_until:
-        st.badge(f"silent until {words.at(life.silenced_until, now)}", icon=":material/notifications_off:")
+        st.badge(f"silent until {words.due_at(life.silenced_until, now)}", icon=":material/notifications_off:")
 
 
 def draw(site: Site, kind: str, ident: str, life: LifeJson | None, now: datetime, incident: str | None = None) -> None:
@@ -119,7 +119,7 @@ def rows(found: Sequence[ThreadEntryJson], now: datetime) -> list[frames.Row]:
 
 def _extra(one: ThreadEntryJson, now: datetime) -> str:
     if one.until is not None:
-        return f"until {words.at(one.until, now)}"
+        return f"until {words.due_at(one.until, now)}"
     return f"for {one.owner}" if one.owner else ""
 
 

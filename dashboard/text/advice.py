@@ -43,12 +43,12 @@ def checkpoint_lines(advice: CheckpointAdviceJson) -> list[str]:
     if advice.rate_is_measured:
         lines.append(
             f"Measured: {words.many(inputs.failures, 'interruption')} in {words.count(inputs.node_days)} node-days, "
-            f"so on {words.count(inputs.nodes)} nodes one every {words.duration(advice.mttf_s)}{_surely(advice)}."
+            f"so on {words.many(inputs.nodes, 'node')} one every {words.duration(advice.mttf_s)}{_surely(advice)}."
         )
     else:
         lines.append(
             "The run was not interrupted yet, so a published failure rate stands in: "
-            f"one every {words.duration(advice.mttf_s)} on {words.count(inputs.nodes)} nodes."
+            f"one every {words.duration(advice.mttf_s)} on {words.many(inputs.nodes, 'node')}."
         )
     lines.append(
         f"A save stops training for {words.duration(inputs.save_s)}; "
@@ -101,7 +101,7 @@ def spares_lines(advice: SparesAdviceJson) -> list[str]:
     measured += f", each {words.duration(inputs.mttr_s)} long on average"
     lines = [
         f"**Keep {spare} spare: enough {words.share(advice.confidence, 0)} of the time.**",
-        f"On average {advice.expected_down:.1f} of {words.count(inputs.nodes)} nodes are down.",
+        f"On average {advice.expected_down:.1f} of {words.many(inputs.nodes, 'node')} are down.",
         f"Measured: {measured}.",
     ]
     if None not in (advice.spares_low, advice.spares_high) and advice.spares_low != advice.spares_high:

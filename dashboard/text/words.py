@@ -14,6 +14,7 @@ from wire.nodes import ReasonJson
 from wire.words import values
 from wire.words.values import (
     ACTIONS,
+    CLOCK_AHEAD,
     DASH,
     DEVICES,
     HINT_STATES,
@@ -26,15 +27,19 @@ from wire.words.values import (
     blind,
     count,
     device,
+    due,
+    due_at,
     duration,
     event_text,
     hint_ground,
     hint_state,
+    is_ahead,
     is_held_back,
     local,
     many,
     name_of,
     place,
+    remedy,
     replay_over,
     risk,
     share,
@@ -50,6 +55,7 @@ from wire.words.values import (
 # The same words as on the pages that the API serves.
 __all__ = (
     "ACTIONS",
+    "CLOCK_AHEAD",
     "DASH",
     "DEVICES",
     "HINT_STATES",
@@ -62,15 +68,19 @@ __all__ = (
     "blind",
     "count",
     "device",
+    "due",
+    "due_at",
     "duration",
     "event_text",
     "hint_ground",
     "hint_state",
+    "is_ahead",
     "is_held_back",
     "local",
     "many",
     "name_of",
     "place",
+    "remedy",
     "replay_over",
     "risk",
     "share",
@@ -179,7 +189,7 @@ def fault(fatal: IncidentJson, now: datetime) -> str:
     """A fault with its device and its age, as Markdown; of one that a gauge shows, when it did last."""
     others = len(fatal.devices) - 1
     where = device(fatal.device, name=fatal.name) + (f" and {others} more" if others > 0 else "")
-    moment = ago(fatal.start, now) if fatal.start <= now else utc(fatal.start)
+    moment = ago(fatal.start, now)
     last = f", last shown {ago(fatal.shown, now)}" if fatal.shown is not None else ""
     return f"{plain(what(fatal))} ({plain(where)}, {moment}{last})"
 

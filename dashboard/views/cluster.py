@@ -244,7 +244,7 @@ def why(node: NodeJson, incidents: Sequence[IncidentJson], cluster: ClusterJson)
     if fatal is not None:
         said.append(words.fault(fatal, cluster.now))
     if node.state == "silent":
-        said.append(f"last heard of {words.ago(node.last_seen, cluster.now)}" if node.last_seen else "never heard of")
+        said.append(f"last heard of {panels.age(node.last_seen, cluster)}" if node.last_seen else "never heard of")
     said += [
         words.plain(reason.text) for reason in node.reasons if reason.contribution > 0 and not words.is_rest(reason)
     ][:2]
@@ -311,7 +311,7 @@ def _feed(site: Site, cluster: ClusterJson) -> None:
 def _sources(cluster: ClusterJson) -> None:
     """Which sources speak: a silent source is a blind eye, not good news."""
     if cluster.sources:
-        said = [f"{s.source} {words.ago(s.last_event, cluster.now)}" for s in cluster.sources]
+        said = [f"{s.source} {panels.age(s.last_event, cluster)}" for s in cluster.sources]
         st.caption("Last seen: " + " · ".join(words.plain(text) for text in said))
     counted = cluster.sidecars
     if counted is not None and counted.silent + counted.troubled:

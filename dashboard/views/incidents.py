@@ -109,7 +109,7 @@ def headline(incident: IncidentJson) -> tuple[str, str]:
 def _facts(site: Site, incident: IncidentJson, cluster: ClusterJson) -> None:
     row = st.columns(5)
     row[0].metric("Severity", words.plain(incident.severity), border=True, height="stretch")
-    since = words.ago(min(incident.start, cluster.now), cluster.now)
+    since = panels.age(incident.start, cluster)
     row[1].metric("Began", since, help=words.utc(incident.start), border=True, height="stretch")
     lasted = (incident.end - incident.start).total_seconds()
     last = f"last shown {words.utc(incident.shown or incident.end)}"

@@ -170,7 +170,7 @@ def _serving(model: ModelJson, cluster: ClusterJson) -> None:
     for column, (label, value, meaning) in zip(row, shown, strict=True):
         column.metric(label, value, help=meaning, border=True, height="stretch")
     rows = model.data.get("rows")
-    learned = f"learned from {words.count(rows)} rows; " if isinstance(rows, int) else ""
+    learned = f"learned from {words.many(rows, 'row')}; " if isinstance(rows, int) else ""
     st.caption(f"{words.plain(model.id)}: {learned}{words.plain(model.why)}")
     figure = charts.reliability(reliability_parts(model))
     if figure is not None:

@@ -52,7 +52,7 @@ def _live(site: Site, name: str) -> None:
         cluster = site.client.cluster()
         node = site.client.node(name)
         verdicts = site.client.open_verdicts(VERDICTS, node=name)
-        panels.answer(cluster, *headline(node, verdicts, cluster.now))
+        panels.answer(cluster, *headline(node, cluster.now))
         panels.as_of(cluster)
         if (limit := panels.span().limit(cluster.now - PAST, REACH)) is not None:
             st.caption(limit)
@@ -71,7 +71,7 @@ def _live(site: Site, name: str) -> None:
         node_history.evidence(site, name)
 
 
-def headline(node: NodeDetailJson, verdicts: Sequence[VerdictJson], now: datetime) -> tuple[str, str, str]:
+def headline(node: NodeDetailJson, now: datetime) -> tuple[str, str, str]:
     """State and risk in a sentence; of a node that has failed or is out of service: why, since when and what to do."""
     level = {"faulty": "error", "ok": "success"}.get(node.state, "warning")
     text = f"{words.plain(node.node)} is {words.plain(words.state(node.state))}"
@@ -81,14 +81,14 @@ def headline(node: NodeDetailJson, verdicts: Sequence[VerdictJson], now: datetim
             f"the chance of an unplanned outage is {words.risk(node.score_24h)} within 24 h "
             f"and {words.risk(node.score_7d)} within 7 days"
         )
-    ground, do = _ground(node, verdicts, now)
+    ground, do = _ground(node, now)
     if not ground:
         return level, f"{text}; {chance}.", ""
     return level, f"{text}{ground}.", f"{do} {chance[:1].upper()}{chance[1:]}.".lstrip()
 
 
-def _ground(node: NodeDetailJson, verdicts: Sequence[VerdictJson], now: datetime) -> tuple[str, str]:
-    """Why a node has failed or is out of service, since when; and what to do: by the verdict that blames it, if any."""
+def _ground(node: NodeDetailJson, now: datetime) -> tuple[str, str]:
+    """Why a node has failed or is out of service, since when; and what to do, as its row says."""
     out = next((one for one in reversed(node.outages) if one.end is None), None)
     if node.state == "out" and out is not None:
         why = f": {words.plain(out.reason or out.state or 'nobody told why')}"
@@ -97,8 +97,7 @@ def _ground(node: NodeDetailJson, verdicts: Sequence[VerdictJson], now: datetime
     fatal = words.newest_fatal(newest, node.node, now)
     if node.state != "faulty" or fatal is None:
         return "", ""
-    blamed = next((one for one in sayings.by_urgency(verdicts) if one.node == node.node), None)
-    return f": {words.fault(fatal, now)}", f"Do: {words.action(fatal.action if blamed is None else blamed.action)}."
+    return f": {words.fault(fatal, now)}", f"Do: {words.plain(words.to_do(fatal))}."
 
 
 def _not_scored(node: NodeJson) -> str:
@@ -112,7 +111,7 @@ def _facts(node: NodeJson, cluster: ClusterJson) -> None:
     row[1].metric("Risk, 7 days", words.risk(node.score_7d), border=True, height="stretch")
     row[2].metric(
         "Last seen",
-        words.ago(node.last_seen, cluster.now),
+        panels.age(node.last_seen, cluster),
         help=words.utc(node.last_seen),
         border=True,
         height="stretch",

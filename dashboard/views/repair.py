@@ -77,8 +77,8 @@ def chance(report: RiskiestJson) -> str:
         return f"{text} What came of earlier lists is not known yet."
     low, share, high, said = (words.share(one, 0) for one in (record.low, record.share, record.high, record.said))
     text = (
-        f"{text} Of the last {words.many(record.lists, 'list')} of {record.nodes} nodes {record.hit} had a failure: "
-        f"{share} (between {low} and {high}), where the scores said {said}."
+        f"{text} Of the last {words.many(record.lists, 'list')} of {words.many(record.nodes, 'node')} {record.hit} had "
+        f"a failure: {share} (between {low} and {high}), where the scores said {said}."
     )
     if record.worth_gpu_h is None or not record.lost_gpu_h:
         return text
@@ -194,7 +194,11 @@ def numbers(part: PartJson | None) -> str:
         return "No single part stands out: the faults are spread, or no source names a device."
     numbers_by_name = {"PCI": part.pci, "UUID": part.uuid, "serial": part.serial, "far end": part.far_end}
     known = [f"{name} {words.plain(value)}" for name, value in numbers_by_name.items() if value]
-    share = f", bad on {part.days} of the {part.of_days} days with a fault" if part.days and part.of_days else ""
+    share = (
+        f", bad on {part.days} of the {words.many(part.of_days, 'day')} with a fault"
+        if part.days and part.of_days
+        else ""
+    )
     return f"**{words.plain(part.words)}**{share}" + (f" ({', '.join(known)})" if known else "")
 
 

@@ -108,7 +108,7 @@ def _course(told: AttemptsJson, cluster: ClusterJson) -> None:
     causes = ["" if one.interruption is None else stops.culprit(one.interruption) for one in shown]
     st.plotly_chart(attempt_charts.gantt(drawn, causes), key="attempts_chart", config=CONFIG)
     if told.attempts > len(told.items):
-        st.caption(f"The newest {len(told.items):,} of {told.attempts:,} attempts.")
+        st.caption(f"The newest {len(told.items):,} of {words.many(told.attempts, 'attempt')}.")
     if told.shortest_s > 0:
         st.caption(f"Parts shorter than {words.duration(told.shortest_s)} are drawn and counted as useful training.")
     rows = attempt_rows(shown[::-1], cluster.now)

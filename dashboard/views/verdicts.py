@@ -106,7 +106,7 @@ def _facts(site: Site, verdict: VerdictJson, cluster: ClusterJson) -> None:
         border=True,
         height="stretch",
     )
-    since = "ahead" if sayings.is_ahead(verdict, cluster.now) else sayings.since(verdict, cluster.now)
+    since = panels.age(verdict.since, cluster)
     row[4].metric("Since", since, help=words.utc(verdict.since), border=True, height="stretch")
     if verdict.reason:
         st.markdown(words.plain(verdict.reason))

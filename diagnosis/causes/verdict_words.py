@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from diagnosis.causes.relevance import CURED, OF_NODE, SURVIVABLE, SURVIVED
 from diagnosis.causes.stop import is_untold
 from diagnosis.graph.place import Place
+from store.plural import many, plural
 from store.records import fault_catalog
 from store.records.event import Action, Cause, Device
 from store.records.verdict import CauseClass, Verdict, VerdictEvidence
@@ -236,7 +237,7 @@ def _reason(account: Account, lead: Symptom | None) -> str:
     if account.p_value is not None:
         struck, all_of = account.others
         return (
-            f"{account.struck} of {account.units} nodes with {kind} {place.name} fail alike, "
+            f"{account.struck} of {many(account.units, 'node')} with {kind} {place.name} fail alike, "
             f"{struck} of {all_of} of the others (chance {account.p_value:.1g})"
         )
     if account.units > 1 and account.struck > 1:
@@ -268,7 +269,7 @@ def _group_words(account: Account) -> str:
 
 
 def _count(number: int, units: str) -> str:
-    return f"{number} {units if number != 1 else units.removesuffix('s')}"
+    return many(number, units.removesuffix("s"))
 
 
 def _below(suspect: Suspect) -> str:
@@ -322,9 +323,10 @@ def _job_words(effect: Effect) -> str:
         return f"job {effect.run} stopped: its last progress was at {effect.first:%Y-%m-%d %H:%M:%S} UTC"
     if effect.domain is not None:
         gpus = sum(symptom.count for symptom in effect.symptoms)
-        return f"felt by {len(effect.nodes)} nodes of NVLink domain {effect.domain}: {gpus} lines of their GPUs"
+        felt = f"felt by {many(len(effect.nodes), 'node')} of NVLink domain {effect.domain}"
+        return f"{felt}: {many(gpus, 'line')} of their GPUs"
     count = len(effect.nodes)
-    nodes = f" on {count} {'node' if count == 1 else 'nodes'}" if count else ""
+    nodes = f" on {many(count, 'node')}" if count else ""
     text = next((symptom.text for symptom in effect.symptoms if symptom.text), "")
     return f"job {effect.run}{nodes}: {text[:160] or _SHOWS.get(effect.kind, effect.kind)}"
 
@@ -341,7 +343,10 @@ def _evidence_against(account: Account, scene: Scene) -> Iterable[VerdictEvidenc
     if cured:
         longest = max((effect.cured - effect.last).total_seconds() for effect in cured if effect.cured is not None)
         yield _evidence(
-            f"{len(cured)} of {len(account.parts)} signs were over after {longest:.0f} s", cured, -math.log(CURED)
+            f"{len(cured)} of {many(len(account.parts), 'sign')} {plural(len(cured), 'was', 'were')} over after "
+            f"{longest:.0f} s",
+            cured,
+            -math.log(CURED),
         )
     stop, word = scene.stop, scene.failed_node()
     if word is not None and account.suspect.kind == "application":
@@ -361,7 +366,8 @@ def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
         nodes = tuple(sorted({outage.node for outage in work.outages}))
         since = min(outage.start for outage in work.outages)
         who = next((outage.user for outage in work.outages if outage.user), None)
-        text = f"{len(work.symptoms)} signs on {len(nodes)} nodes are of planned work: {reason}"
+        text = f"{many(len(work.symptoms), 'sign')} on {many(len(nodes), 'node')} "
+        text += f"{plural(len(work.symptoms), 'is', 'are')} of planned work: {reason}"
         effects = [ident for symptom in work.symptoms for ident in symptom.events]
         found.append(
             Verdict(

@@ -14,6 +14,7 @@ from diagnosis.hangs.group_state import MOST_GROUPS, WAIT, GroupState
 from diagnosis.hangs.placement import RankPlacements
 from diagnosis.hangs.slow_ranks import RankWork
 from diagnosis.hangs.wavefront import Missing, Wavefront, wavefront
+from store.plural import many
 from store.records.event import Attribute, Device, Event, with_id
 from store.records.fault_catalog import with_kind_meaning
 from store.runs.rank_set import numbers_of, ranks_of, text_of_numbers, text_of_ranks
@@ -77,7 +78,8 @@ class StuckRanks:
                 known.groups = {name: group for name, group in known.groups.items() if group.last > time}
                 known.front = None
             return False
-        if self.placements.is_foreign(event.node, run):
+        sender = event.attributes.get("sender")
+        if self.placements.is_foreign(event.node or (sender if isinstance(sender, str) else None), run):
             return False  # a node of another job says nothing of this one's ranks
         state = self._runs.get(run)
         if state is None:
@@ -195,7 +197,9 @@ class StuckRanks:
             "silent": "nothing is heard of it",
         }[one.how]
         whose = f" of {run}" if run else ""
-        words = f"rank {rank}{whose} is missing: {how}, and {len(waiting)} ranks of group {group.name or '?'} wait"
+        words = (
+            f"rank {rank}{whose} is missing: {how}, and {many(len(waiting), 'rank')} of group {group.name or '?'} wait"
+        )
         # A process that does not run says nothing of its GPU; where its own node says so, the node is well.
         event = _event(MISSING, group.first, node, None if one.how == "stopped" else local, words, told)
         if one.how == "stopped" and rank in state.places and node in group.witnesses:

@@ -29,6 +29,7 @@ from diagnosis.incidents.incident import (
     kept_heads,
 )
 from diagnosis.incidents.root import LINK_FAULTS, REPORT_KEYS, IncidentHead, is_link_fault
+from store.plural import many
 from store.records.event import Device
 from store.records.incident import Incident
 from store.tables import schema
@@ -66,14 +67,16 @@ class DomainFault:
             incident = _named(incident, self.culprit)
             return _confirmed(incident) if len(nodes) > 1 else incident
         if any(_link_fault(part) for part in self.parts):
-            words = f"{len(nodes)} nodes of {self.domain} lost NVLinks at once: the switches that they share"
+            words = f"{many(len(nodes), 'node')} of {self.domain} lost NVLinks at once: the switches that they share"
             return replace(
                 incident, node=None, device=Device(type="nvswitch"), link=None, cause="fabric", message=words,
                 action="run_diagnostics", name=self.domain,
             )  # fmt: skip
         if len(nodes) == 1:
             return replace(incident, cause="fabric", link=None)
-        words = f"{len(nodes)} nodes of {self.domain} lost NVLink transfers; no GPU says that its own link failed"
+        words = (
+            f"{many(len(nodes), 'node')} of {self.domain} lost NVLink transfers; no GPU says that its own link failed"
+        )
         return replace(
             incident, node=None, device=Device(), link=None, cause="fabric", message=words,
             action="run_diagnostics", name=self.domain,

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from diagnosis.incidents.intake import note_found
 from store.nodes.domains import LinkReading, by_domain, days_of_links, domain_of_each, link_readings
+from store.plural import many
 from store.records.event import Device, Event
 from store.records.fault_catalog import with_kind_meaning
 
@@ -73,7 +74,7 @@ class LinkOutlier:
         shown = f"{self.value:.3g}" if self.counter.endswith("_ratio") else f"{self.value:.0f}"
         words = (
             f"NVLink {self.link} stands out: {self.counter} is {shown}, "
-            f"of {self.compared} other links of {self.domain} the median is {self.usual:.3g}"
+            f"of {many(self.compared, 'other link')} of {self.domain} the median is {self.usual:.3g}"
         )
         where = f"{self.node} {self.device.key()} {self.link} {self.counter} {now:%Y-%m-%d}"
         event = Event(

@@ -29,6 +29,7 @@ import sqlalchemy as sa
 
 from diagnosis.incidents.intake import note_found
 from store.events.event_pages import event_of
+from store.plural import many
 from store.records.event import Device, Event
 from store.records.fault_catalog import counter, with_kind_meaning
 from store.records.telemetry import DROPPING, RISING, gpu_index, hour_of
@@ -105,7 +106,7 @@ class SlowDevice:
         kind, _, name = one.device.partition(":")
         words = (
             f"{'GPU' if kind == 'gpu' else 'fabric adapter'} {name} stands out in {run}: {self._measured(one.last)}, "
-            f"the median of {self.peers} other nodes is {self._measured(self.usual)}; "
+            f"the median of {many(self.peers, 'other node')} is {self._measured(self.usual)}; "
             f"steps take {loss.loss:.0%} longer since {loss.since:%Y-%m-%d %H:%M} UTC"
         )
         attributes: dict[str, Any] = {

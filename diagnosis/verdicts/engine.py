@@ -41,6 +41,7 @@ from store.verdicts.verdict_log import (
     open_verdicts,
     recent_verdicts,
     save_changes,
+    verdicts_of,
 )
 
 # Events that one turn folds: a second of a storm, and a fraction of one of work.
@@ -281,7 +282,7 @@ class VerdictEngine:
             move_mark(connection, VERDICTS)  # first: of two that write at once the second waits here, and sees it
             if read_marks(connection)[VERDICTS] != memory.mark + 1:
                 raise HandedOverError("another process writes verdicts, too: all is read anew")
-            named = _with_incidents(connection, changes, now)
+            named = _with_incidents(connection, _known_again(connection, changes), now)
             save_changes(connection, named, now)
             self._owe(connection, named, now)
             remove_news(connection, self._pending)
@@ -351,6 +352,21 @@ def _index(memory: _Memory, verdict: Verdict) -> None:
 def _is_before(symptom: Symptom, back: dict[str, datetime]) -> bool:
     """Whether the node was away and came back since: what was seen before was seen to."""
     return symptom.node is not None and symptom.node in back and symptom.last < back[symptom.node]
+
+
+def _known_again(connection: sa.Connection, changes: Sequence[VerdictChange]) -> list[VerdictChange]:
+    """The changes, with those of verdicts that ended long ago and stand again by the same first sign: they are no new
+    ones, for an id is given once.
+    """
+    ended = {one.id: one for one in verdicts_of(connection, [one.verdict.id for one in changes if one.before is None])}
+    return [_again(change, ended.get(change.verdict.id) if change.before is None else None) for change in changes]
+
+
+def _again(change: VerdictChange, ended: Verdict | None) -> VerdictChange:
+    if ended is None:
+        return change
+    back = replace(change.verdict, state="revised", revision=ended.revision + 1)
+    return VerdictChange(back, "it shows again", ended)
 
 
 def _with_incidents(connection: sa.Connection, changes: Sequence[VerdictChange], now: datetime) -> list[VerdictChange]:

@@ -23,6 +23,7 @@ from typing import Any
 from goodput.formulas.ettr import ettr_json
 from goodput.timeline import DAY_MS, HOUR_MS, from_ms, to_ms
 from store.nodes.inventory import OutageSpan, ServiceSpan
+from store.plural import many
 from store.records.event import format_time
 
 # Of a job's time, what is no training though its GPUs are held.
@@ -179,7 +180,7 @@ def doubts_of(level: Level, service: Iterable[ServiceSpan]) -> list[str]:
     if level.existing <= 0:
         said.append("No node in service with a known number of GPUs: what existed is not known. Load nodes.csv.")
     elif without:
-        nodes = "1 node has" if without == 1 else f"{without} nodes have"
+        nodes = many(without, "node has", "nodes have")
         said.append(f"{nodes} no known number of GPUs: left out.")
     if level.unmeasured_ms:
         hours = level.unmeasured_ms / HOUR_MS

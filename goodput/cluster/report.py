@@ -31,6 +31,7 @@ from goodput.ledger import Ledger
 from goodput.log.median import median
 from goodput.timeline import DAY_S
 from store.html_page import page, section
+from store.plural import many
 from store.runs.losses import LossGroup, LossKey, grouped
 from store.visible_text import html_text
 from wire.money.price import GpuHourPrice
@@ -179,7 +180,7 @@ def _runs(report: PeriodReport) -> str:
     rows = [_run_row(share) for share in shown]
     more = len(report.runs) - len(shown)
     said = "The largest runs, each bar its whole time in the period." + (
-        f" {more} smaller runs are left out." if more else ""
+        f" {many(more, 'smaller run is', 'smaller runs are')} left out." if more else ""
     )
     held = {bucket for share in shown for bucket in share.buckets}
     table = _table(["run", "", "GPU-hours", "useful", "largest loss"], rows, (4,))
@@ -238,7 +239,7 @@ def _pareto(report: PeriodReport, by: LossKey, more: Any) -> list[list[str]]:
     if rest:
         cost = sum(report.cost(group) for group in rest)
         blank = ["-"] * (len(rows[0]) - 4)
-        rows.append([f"{len(rest)} others", "", hours(cost), percent(cost / lost if lost else None), *blank])
+        rows.append([f"{many(len(rest), 'other')}", "", hours(cost), percent(cost / lost if lost else None), *blank])
     return rows
 
 

@@ -12,6 +12,7 @@ from goodput.cluster.losses import days_of, losses_of
 from goodput.formulas.shape import Shape
 from goodput.ledger import Ledger
 from goodput.timeline import DAY_MS, HOUR_MS, from_ms, to_ms
+from store.plural import plural
 from store.records.event import parse_time
 from store.runs.losses import Loss, LossGroup, grouped
 from store.svg_plot import Axis, Plot
@@ -234,7 +235,7 @@ def percent(value: float | None) -> str:
 
 def times(count: int, word: str) -> str:
     """A count with its word: 1 stop, 3 stops."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+    return f"{count:,} {plural(count, word)}"
 
 
 WIDTH, LEFT = 980, 150

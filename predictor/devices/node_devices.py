@@ -28,6 +28,7 @@ from predictor.history.families import FAMILIES
 from predictor.history.store_reader import read_precursors
 from store.nodes.inventory import read_outages
 from store.nodes.repairs import repair_of, repair_place
+from store.plural import many
 from store.records.outage import Outage
 
 # A device that is healthy with this probability is not worth a line.
@@ -100,7 +101,7 @@ def _signs(events: Precursors, name: str, at_ms: int) -> list[str]:
     mine = np.flatnonzero(named[events.device] & (events.family >= 0) & (events.time_ms >= at_ms - WINDOW_MS))
     counts = np.bincount(events.family[mine], minlength=len(FAMILIES))
     order = [family for family in np.argsort(-counts, kind="stable").tolist() if counts[family]]
-    told = [f"{counts[at]} {FAMILIES[at].noun}{'' if counts[at] == 1 else 's'}" for at in order[:3]]
+    told = [f"{many(counts[at], FAMILIES[at].noun)}" for at in order[:3]]
     if not told:
         return []
     return [f"{', '.join(told)} in 28 days, the last {_ago(at_ms - int(events.time_ms[mine].max()))}"]

@@ -11,6 +11,7 @@ from predictor.history.arrays import Floats, to_ms
 from predictor.history.what_failed import NOUNS
 from predictor.model.skill import Judged, first_flags, flagged_share
 from store.html_page import figure, page, section, table
+from store.plural import many
 from store.records.event import parse_time
 from store.svg_plot import Axis, Plot, Point, legend
 from store.visible_text import html_text
@@ -155,7 +156,7 @@ def reliability_plot(report: Mapping[str, Any]) -> str:
     for part in parts:
         at = (part["score"], part["observed"])
         marks.append(plot.whisker(part["score"], part["interval"], "c0"))
-        marks.append(plot.dot(at, "c0", f"{part['positives']} of {part['rows']} rows failed"))
+        marks.append(plot.dot(at, "c0", f"{part['positives']} of {many(part['rows'], 'row')} failed"))
         marks.append(plot.note(at, f"{part['positives']}/{thousands(part['rows'])}", "start", (8, -4)))
     return plot.drawn("reliability", marks)
 
@@ -172,7 +173,12 @@ def lead_times_plot(report: Mapping[str, Any], lines: Mapping[str, Any]) -> str:
         Axis("failures", 0, max([*counts, 1]), write=_whole),
     )
     bars = [
-        plot.box((i * width, (i + 0.92) * width), (0, count), "c0", f"{count} failures, {i * width:g} h ahead and more")
+        plot.box(
+            (i * width, (i + 0.92) * width),
+            (0, count),
+            "c0",
+            f"{many(count, 'failure')}, {i * width:g} h ahead and more",
+        )
         for i, count in enumerate(counts)
     ]
     return plot.drawn("lead times", bars)

@@ -55,6 +55,7 @@ from predictor.model.fit import MIN_POSITIVES
 from predictor.model.forest import Forest, digest
 from store.database.connections import writing
 from store.models.scores import LinkScore, save_link_scores
+from store.plural import many
 from store.records.score import Reason
 
 LEARN_CADENCE_H = 12.0
@@ -227,7 +228,7 @@ def _reason(case: _LinkCase, link: int, group: str, by: float, features: Mapping
         return Reason(_counted(case, _mine(case, link, None), "serious event"), by, _ids(case, link, None))
     if group == "outages":
         times = int(features["outages_28d"])
-        text = f"lost {times} time{'' if times == 1 else 's'}" if times else "not lost"
+        text = f"lost {many(times, 'time')}" if times else "not lost"
         text += f" in 28 days{_since(features['outage_age_d'] * 24)}"
         return Reason(text, by, _ids(case, link, "link_flap"))
     if group == _NEIGHBOURS:
@@ -243,7 +244,7 @@ def said_of_others(features: Mapping[str, float]) -> str:
     if flaps > 0:
         return f"{flaps:.0f} other links of its switch were lost in 24 h"
     times = np.nan_to_num(features["leaf_outages_28d"])
-    return f"other links of its switch were lost {times:.0f} time{'' if times == 1 else 's'} in 28 days"
+    return f"other links of its switch were lost {many(round(times), 'time')} in 28 days"
 
 
 def _mine(case: _LinkCase, link: int, family: str | None) -> Ints:
@@ -267,7 +268,7 @@ def _counted(case: _LinkCase, mine: Ints, noun: str) -> str:
     age_ms = int(case.rows.time_ms[0]) - case.events.time_ms[mine]
     held = np.array([(age_ms <= window * DAY_MS).sum() for window in WINDOWS_D])
     window = int(summary_window(held))
-    text = f"{held[window]} {noun}{'' if held[window] == 1 else 's'} in {span(WINDOWS_D[window])}"
+    text = f"{many(held[window], noun)} in {span(WINDOWS_D[window])}"
     return text + _since(float(age_ms[-1]) / HOUR_MS)
 
 

@@ -37,6 +37,7 @@ from predictor.model.skill import (
 from store.database.connections import writing
 from store.models.registry import StoredModel, challengers, give_role, save_checks, serving_model
 from store.models.scorings import Scoring, drop_scorings, newest_moment, read_scorings, save_scoring
+from store.plural import many
 from store.runs.losses import OF_THE_NODE
 from store.tables import run_tables
 
@@ -246,7 +247,7 @@ def _precision(judged: Judged) -> float:
 def _outcome(
     other: StoredModel, trial: dict[str, Any], come: dict[str, Any], settings: TrialSettings, age: timedelta
 ) -> TrialOutcome:
-    said = f"{trial['outages']} outages in {trial['days']:g} days"
+    said = f"{many(trial['outages'], 'outage')} in {trial['days']:g} days"
     enough = trial["days"] >= settings.least_days and trial["outages"] >= settings.least_outages
     if enough:
         said += (

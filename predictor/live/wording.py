@@ -16,6 +16,7 @@ from predictor.features.device_measures import suffixes_of
 from predictor.features.precursors import WINDOWS_D, incidents
 from predictor.history.arrays import DAY_MS, HOUR_MS, Floats, Ints, Precursors, distinct, sum_within
 from predictor.history.families import FAMILIES, FAMILY_INDEX, INCIDENT, PrecursorFamily
+from store.plural import many
 
 # The precursors of 28 days by family and node, and what they come to: what reasons are worded from.
 #
@@ -195,7 +196,7 @@ def _precursors(number: int, reported: FamilySummary | None) -> Sentence:
         place = f" on {reported.device}"
     else:
         place = f" on {reported.named} devices" if reported.named > 1 else ""
-    text = f"{reported.amount} {noun}{'' if reported.amount == 1 else 's'}{place} in {span(reported.window_d)}"
+    text = f"{many(reported.amount, noun)}{place} in {span(reported.window_d)}"
     return text, reported.ids
 
 
@@ -210,10 +211,10 @@ def _outages(subject: ExplainedNode) -> Sentence:
     for window in (7, 28, 90):
         count = int(features[f"outages_{window}d"])
         if count and count >= features["outages_all"] / 2:
-            return f"{count} unplanned outage{'' if count == 1 else 's'} in {window} days", ids
+            return f"{many(count, 'unplanned outage')} in {window} days", ids
     count = int(features["outages_all"])
     if count:
-        text = f"{count} unplanned outage{'' if count == 1 else 's'}, the last {features['outage_age_d']:.0f} days ago"
+        text = f"{many(count, 'unplanned outage')}, the last {features['outage_age_d']:.0f} days ago"
         return text, ids
     return f"out of service {features['out_share_28d']:.0%} of the last 28 days", ids
 
@@ -228,7 +229,7 @@ def _gpu_missing(subject: ExplainedNode) -> Sentence:
         since = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
         return f"{device} missing from telemetry since {since}", tuple(signs.ids[mine][-MAX_EVENTS:])
     if missing_now > 0:
-        return f"{missing_now:.0f} GPU{'' if missing_now == 1 else 's'} missing from telemetry", ()
+        return f"{many(round(missing_now), 'GPU')} missing from telemetry", ()
     return _of_events(number, subject)
 
 
@@ -251,7 +252,7 @@ def _measure(name: str, subject: ExplainedNode) -> Sentence:
     if value.get("boots_28d", 0.0) > 0:
         count = value["boots_28d"]
         return (
-            f"booted {count:.0f} time{'' if count == 1 else 's'} in 28 days, the last {value['boot_age_d']:.1f} ago",
+            f"booted {many(round(count), 'time')} in 28 days, the last {value['boot_age_d']:.1f} ago",
             (),
         )
     text = f"{name} at {value['last']:.6g}"

@@ -20,6 +20,7 @@ from predictor.repair.signals import JUDGED, FaultyPart
 from store.hints.hint_log import read_hints
 from store.hints.validations import Validation, validations_of_nodes
 from store.nodes.inventory import read_nodes
+from store.plural import many
 from store.records.event import format_time
 from store.records.hint import OPEN_STATES, Hint
 from store.records.incident import Incident, incident_of
@@ -196,7 +197,7 @@ def _why(case: Hint | None, lemon: Lemon | None) -> str:
     reported = []
     repair = None if case is None else case.evidence.repair
     if repair is not None:
-        reported.append(f"failed its test {repair.tries} times: {repair.detail or 'no word why'}")
+        reported.append(f"failed its test {many(repair.tries, 'time')}: {repair.detail or 'no word why'}")
     if lemon is not None:
         reported.append(f"fails at {lemon.times_fleet:.0f} times the fleet's rate")
     return "; ".join(reported)

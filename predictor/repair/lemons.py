@@ -31,6 +31,7 @@ from predictor.repair.records import (
     read_records,
 )
 from predictor.repair.signals import JUDGED, Counts, FaultyPart, NodeFindings, add_memory, count, culprit_of, identified
+from store.plural import many
 from store.records.node import Node
 
 # The repair list in an operator's words: one sentence a signal, with the ids behind it, and what to do next.
@@ -72,13 +73,13 @@ def reasons_of(
     if reported.outages:
         last = reported.outages[-1]
         text = (
-            f"{_many(len(reported.outages), 'unplanned outage')} in {WINDOW_D} days, "
+            f"{many(len(reported.outages), 'unplanned outage')} in {WINDOW_D} days, "
             f"the last on {_day(last.start)} ({last.reason or 'no reason given'}); {_fleet_words(standing['failures'])}"
         )
         yield RepairReason("failures", text, events=_events(reported.outages, outage_ids))
     if standing["failures_90d"].count > standing["failures"].count:
         failures = standing["failures_90d"]
-        text = f"{_many(failures.count, 'failure')} in {MEMORY_D} days; {_fleet_words(failures)}"
+        text = f"{many(failures.count, 'failure')} in {MEMORY_D} days; {_fleet_words(failures)}"
         bad = [absence for absence in reported.repairs if absence.failed]
         yield RepairReason("failures_90d", text, events=_events(bad, outage_ids))
     yield from _of_jobs(reported, standing, single)
@@ -93,7 +94,7 @@ def _events(outages: Sequence[Downtime], ids: Mapping[tuple[str, datetime], str]
 def _recurrence(reported: NodeFindings) -> RepairReason:
     _before, ended, again = reported.recurrences[-1]
     more = len(reported.recurrences) - 1
-    times = f", and {more} more time{'' if more == 1 else 's'} like this" if more else ""
+    times = f", and {many(more, 'more time')} like this" if more else ""
     return RepairReason(
         "recurrences",
         f"{again.words} of {again.device.words(again.name)} came back on {_day(again.start)}, after the repair that "
@@ -109,13 +110,13 @@ def _of_jobs(
         runs = ", ".join(sorted({job.run for job in reported.stopped})[:3])
         yield RepairReason(
             "multi_node_job_failures",
-            f"{_many(len(reported.stopped), 'job')} on several nodes failed as it broke ({runs})",
+            f"{many(len(reported.stopped), 'job')} on several nodes failed as it broke ({runs})",
             jobs=tuple(job.job_id for job in reported.stopped[-MAX_IDS:]),
         )
     if single is not None and single.failed:
         yield RepairReason(
             "single_node_job_failures",
-            f"{len(single.failed)} of {_many(single.ended, 'one-node job')} failed on it; "
+            f"{len(single.failed)} of {many(single.ended, 'one-node job')} failed on it; "
             f"{_fleet_words(standing['single_job_failures'])}",
             jobs=single.failed[-MAX_IDS:],
         )
@@ -170,7 +171,7 @@ def next_step(part: FaultyPart | None, reported: NodeFindings) -> str:
 def _code_words(faults: Sequence[NodeFault]) -> str:
     """`xid 79 (3), ecc_dbe (1)`."""
     found = Counter(fault.what for fault in faults).most_common()
-    more = f" and {len(found) - _SHOWN_CODES} others" if len(found) > _SHOWN_CODES else ""
+    more = f" and {many(len(found) - _SHOWN_CODES, 'other')}" if len(found) > _SHOWN_CODES else ""
     return ", ".join(f"{what} ({times})" for what, times in found[:_SHOWN_CODES]) + more
 
 
@@ -180,10 +181,6 @@ def _ids(faults: Sequence[NodeFault]) -> tuple[str, ...]:
 
 def _fleet_words(standing: FleetComparison) -> str:
     return f"a node of this fleet has {standing.expected:.2g} on average"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _times(count: int) -> str:

@@ -15,6 +15,7 @@ from schedulers.kubernetes.client import MERGE_PATCH, ApiError, KubernetesClient
 from schedulers.kubernetes.events import EventRecorder, EventSubject
 from schedulers.kubernetes.node import opted_out
 from schedulers.reconcile.actuator import JobOrder, OrderReport
+from store.plural import many
 
 _MIRROR = "kubernetes.io/config.mirror"
 _PAGE = "500"
@@ -99,7 +100,7 @@ class EvictionRound:
     def words(self) -> str:
         """For people."""
         why = "; ".join(f"{place}: {reason}" for place, reason in list(self.blocked.items())[:3])
-        return f"{self.left} pods left, {len(self.blocked)} held back" + (f" ({why})" if why else "")
+        return f"{many(self.left, 'pod')} left, {len(self.blocked)} held back" + (f" ({why})" if why else "")
 
 
 def list_pods(client: KubernetesClient, selector: Mapping[str, str], namespace: str | None = None) -> list[Pod]:
@@ -226,7 +227,7 @@ def ask_job(
         failed += _annotate(client, settings, order, pods)
     if settings.dry_run:
         return OrderReport(order.job, "refused", "dry run: the API server would take it")
-    return OrderReport(order.job, "retry" if failed else "done", "; ".join(failed[:3]) or f"{len(pods)} pods")
+    return OrderReport(order.job, "retry" if failed else "done", "; ".join(failed[:3]) or f"{many(len(pods), 'pod')}")
 
 
 def _pods_of(client: KubernetesClient, job: str) -> list[Pod]:

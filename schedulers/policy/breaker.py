@@ -17,6 +17,7 @@ from typing import TypeAlias
 from schedulers.policy.facts import Inputs, NodeFacts, acted, acted_within
 from schedulers.policy.settings import Breaker, Policy
 from store.hints.stops import Trip
+from store.plural import many
 
 Group: TypeAlias = tuple[str, str]
 CLUSTER: Group = ("cluster", "all")
@@ -118,4 +119,4 @@ def _why(group: Group, count: int) -> str:
     kind, name = group[0].replace("_", " "), group[1]
     where = "of the cluster" if group == CLUSTER else f"with {name}" if kind == "code" else f"of {kind} {name}"
     look = "what they share" if kind in ("cluster", "code") else f"the {kind}"
-    return f"breaker: {count} nodes {where} call for a cordon at once: look at {look} first"
+    return f"breaker: {many(count, 'node')} {where} call for a cordon at once: look at {look} first"

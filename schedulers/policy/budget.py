@@ -18,6 +18,7 @@ from schedulers.policy.settings import Budgets, Policy
 from store.database.known_nodes import is_counted
 from store.hints.hint_log import recent_hints
 from store.hints.holds import costless_hints, nodes_still_held
+from store.plural import many
 from store.records.hint import Hint
 from store.tables import schema
 
@@ -99,7 +100,7 @@ class _NodeCount:
         for kind, name in _places(facts):
             if self.places[kind, name] >= (most := _most(limits, kind)):
                 what = f"{kind.replace('_', ' ')} {name}"
-                return f"{self.kind}: {what} has {self.places[kind, name]} nodes {self.word}, {most} may be"
+                return f"{self.kind}: {what} has {many(self.places[kind, name], 'node')} {self.word}, {most} may be"
         return None
 
     def charge(self, facts: NodeFacts) -> None:
@@ -160,7 +161,7 @@ def spare_cost(facts: NodeFacts) -> int:
 
 
 def _nodes(count: int) -> str:
-    return "1 node is" if count == 1 else f"{count} nodes are"
+    return many(count, "node is", "nodes are")
 
 
 def _percent_cap(nodes: int, limits: Budgets) -> int:

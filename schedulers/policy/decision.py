@@ -30,6 +30,7 @@ from schedulers.policy.proposal import (
 )
 from schedulers.policy.settings import Mode, Policy, quiet_now, version_of
 from store.hints.stops import Trip
+from store.plural import many
 from store.records.event import format_time
 from store.records.hint import Evidence, Hint, HintState, RefusedHold
 
@@ -130,7 +131,9 @@ def no_quorum(inputs: Inputs, policy: Policy) -> str | None:
     seen = inputs.reporting
     if seen is None or seen.expected == 0 or seen.heard >= policy.quorum * seen.expected:
         return None
-    return f"quorum: {seen.heard} of {seen.expected} nodes with a sidecar report, {100 * policy.quorum:g} % must"
+    return (
+        f"quorum: {seen.heard} of {many(seen.expected, 'node')} with a sidecar report, {100 * policy.quorum:g} % must"
+    )
 
 
 def is_held(hint: Hint | None, policy: Policy) -> bool:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -39,6 +39,7 @@ from store.records.hint import OPEN_STATES, Hint
 from store.records.incident import Incident
 from store.records.verdict import Verdict
 from store.runs.jobs import running_jobs
+from store.verdicts.remedy import decide, place_of
 
 # Scores that are not in the store: those of a backtest, which each were made by a model of what came before. Pure.
 #
@@ -103,6 +104,7 @@ class _NodeRecords:
     victims: Mapping[str, Verdict]
     causes: Mapping[str, Verdict]
     links: Mapping[str, tuple[LinkScore, ...]]
+    scored: datetime | None
 
 
 def gather(
@@ -181,6 +183,7 @@ def _look(
     if not causes.behind.keys().isdisjoint(held):
         faults = unrepaired_faults(connection, since, now, until, repaired, causes.is_own)
         pairs = _pairs(connection, policy, (now, until), repaired, causes)
+    faults = _decided(connection, faults)
     excused = ((node, causes.standing(node)) for node in held if node not in faults and node not in pairs)
     return _NodeRecords(
         scores,
@@ -196,7 +199,21 @@ def _look(
         {node: verdict for node, verdict in excused if verdict is not None},
         causes.own,
         {node: found for node, found in links.items() if not causes.takes_links(node)},
+        moment,
     )
+
+
+def _decided(connection: sa.Connection, faults: Mapping[str, Incident]) -> dict[str, Incident]:
+    """The faults with what is to be done about each, by the verdict on a part of that node that decides it.
+
+    So nobody is told to drain a node of which a scheduler is asked for less. Whatever a verdict says, they are faults.
+    """
+    decided = decide(connection, [place_of(fault) for fault in faults.values()])
+    own = {node: decided[fault.id] for node, fault in faults.items() if fault.id in decided}
+    return {
+        node: replace(fault, action=own[node].action) if node in own and own[node].node == node else fault
+        for node, fault in faults.items()
+    }
 
 
 def _links(
@@ -259,6 +276,7 @@ def _nodes(places: Sequence[Any], seen: _NodeRecords, now: datetime) -> list[Nod
             victim_of=seen.victims.get(node),
             verdict=seen.causes.get(node),
             links=() if node in seen.out or node in seen.faults or node in seen.silent else links.get(node, ()),
+            scored=seen.scored,
         )
         for node, rack, leaf, driver, domain, gpus in places
     ]

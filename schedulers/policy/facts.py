@@ -97,9 +97,10 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """One node as of now. `score` is that of 24 h or None; `fault` a confirmed one that is not repaired yet.
+    """One node as of now. `score` is that of 24 h, or None; `fault` a confirmed one that is not repaired yet.
 
-    `control`: its score alone makes no request to the scheduler. `idle`: no job runs on it; None: not known.
+    `scored`: of when the score is. `control`: its score alone makes no request to the scheduler. `idle`: no job runs
+    on it; None: not known.
     `witnesses`: two independent detectors that both saw it fail. `silent`: its sidecar does not report any more.
     `let_go`: a person has let go of what spoke against it: it is not held for that, nor is it a spare.
     `out`: somebody tells of an outage that lasts. `is_shown_out`: a scheduler itself shows it down or kept from work by
@@ -129,6 +130,7 @@ class NodeFacts:
     victim_of: Verdict | None = None
     verdict: Verdict | None = None
     links: tuple[LinkScore, ...] = ()
+    scored: datetime | None = None
 
     @property
     def is_confirmed(self) -> bool:

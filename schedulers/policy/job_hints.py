@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from schedulers.policy.decision import OWNER
 from schedulers.policy.facts import HOLDING, Inputs, NodeFacts
-from schedulers.policy.proposal import is_opted_out, steps_for
+from schedulers.policy.proposal import is_opted_out, risk_words, steps_for
 from schedulers.policy.settings import Mode, Policy, version_of
 from store.nodes.node_states import out_of_service
 from store.records.event import format_time
@@ -165,8 +165,8 @@ class _JobHintMaker:
         requested = [hint for hint in self._hints_of(job.job) if hint.action == "checkpoint"]
         if any(hint.node == facts.node or _stands(hint) for hint in requested):
             return
-        evidence = Evidence(score, 24, facts.reasons, threshold=line, control=facts.control)
-        text = f"foreshock: risk {100 * score:.0f} % within 24 h on {facts.node}: save now"
+        evidence = Evidence(score, 24, facts.reasons, threshold=line, control=facts.control, scored=facts.scored)
+        text = f"foreshock: {risk_words(score, facts.scored)}, on {facts.node}: save now"
         self._make(job, facts, "checkpoint", text, evidence)
 
     def _hints_of(self, job: str) -> list[Hint]:

@@ -17,7 +17,7 @@ it, or of the present one where that is lower: so a job that ends does not make 
 
 import math
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
 from schedulers.policy.facts import HOLDING, Inputs, NodeFacts, Pair, closed_at
@@ -119,7 +119,7 @@ def proposal_of(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hin
 
 def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | None) -> Proposal | None:
     own = None if facts.verdict is None else facts.verdict.id
-    score = Evidence(score=facts.score, horizon_h=24, reasons=facts.reasons, verdict=own)
+    score = Evidence(facts.score, 24, facts.reasons, verdict=own, scored=scored_at(facts))
     if facts.fault is not None:
         fault = facts.fault
         what = f"{fault.kind} {fault.code}" if fault.code is not None else fault.kind
@@ -139,6 +139,20 @@ def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | 
     calls = (risky, _of_watched(facts, score), _of_link(facts, inputs, policy, open_hint))
     # Of calls for the same the first one.
     return max((one for one in calls if one is not None), key=lambda one: RANK[one.action], default=None)
+
+
+def scored_at(facts: NodeFacts) -> datetime | None:
+    """Of when the score is that evidence tells."""
+    return None if facts.score is None else facts.scored
+
+
+def risk_words(score: float, scored: datetime | None) -> str:
+    """`risk 31 % within 24 h, as of 2025-03-01 03:10 UTC`: a risk is read hours after it was told."""
+    return f"risk {100 * score:.0f} % within 24 h{_as_of(scored)}"
+
+
+def _as_of(moment: datetime | None) -> str:
+    return "" if moment is None else f", as of {moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def steps_for(facts: NodeFacts, inputs: Inputs, policy: Policy) -> ActionThresholds:
@@ -216,7 +230,7 @@ def _of_score(facts: NodeFacts, limits: ActionThresholds, score: Evidence, open_
         return None
     avoids = facts.score >= limits.avoid
     evidence = replace(score, threshold=limits.avoid if avoids else limits.watch)
-    reason = f"foreshock: risk {100 * facts.score:.0f} % within 24 h"
+    reason = f"foreshock: {risk_words(facts.score, facts.scored)}"
     reason += f": {facts.reasons[0][:200]}" if facts.reasons else ""
     return Proposal(facts, "avoid" if avoids else "watch", reason, _of_risk(facts, evidence, open_hint))
 
@@ -240,8 +254,10 @@ def _of_link(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint |
         tuple(event for reason in told for event in reason.events)[:_MOST_EVENTS],
         worst.time,
     )
-    evidence = Evidence(score=facts.score, horizon_h=24, reasons=tuple(reason.text for reason in told), link=link)
+    reasons = tuple(reason.text for reason in told)
+    evidence = Evidence(facts.score, 24, reasons, link=link, scored=scored_at(facts))
     reason = f"foreshock: link {worst.link[:100]}, which is {100 * worst.score:.0f} % likely to be lost within 24 h"
+    reason += _as_of(worst.time)
     reason += f": {told[0].text[:200]}"
     return Proposal(facts, "avoid" if avoids else "watch", reason, _of_risk(facts, evidence, open_hint))
 

@@ -24,6 +24,7 @@ from schedulers.policy.kill_switch import may_ask
 from schedulers.policy.settings import Mode, Stop
 from schedulers.reconcile.actuator import Hold, JobOrder, Order, OrderReport
 from store.hints.holds import FINAL_STATES, RecentHolds, SchedulerHold
+from store.plural import many
 from store.records.hint import LIVE_STATES, OPEN_STATES, Hint, HintAction, HoldState
 
 # Slurm saves its nodes within 5 s of a change, or of the save before it; a machine under load takes longer.
@@ -181,7 +182,7 @@ def _within_hour(steps: list[_NodeStep], seen: ReconcileInputs, hour: HourBudget
 def _waiting(order: Order, seen: ReconcileInputs, hour: HourBudget) -> _NodeStep:
     """A hold that was never ordered, or not for an hour; a softer one of the same hint is left in its place."""
     word = "taken" if hour.actions == HOLDING else "avoided"
-    why = f"waits: budget: {hour.most} {'node' if hour.most == 1 else 'nodes'} may be {word} within an hour"
+    why = f"waits: budget: {many(hour.most, 'node')} may be {word} within an hour"
     fresh = SchedulerHold(order.hint, seen.scheduler, order.node, order.action, "asked", 0, seen.now)
     was = seen.placements.get(order.hint, fresh)
     if was.state == "confirmed" or (was.state, was.action, was.asked) == ("asked", order.action, None):

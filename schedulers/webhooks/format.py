@@ -11,7 +11,8 @@ from typing import Any
 
 from schedulers.webhooks.post import WebhookMessage
 from store.hints.outbox import Delivery
-from store.records.hint import evidence_of
+from store.records.event import format_time
+from store.records.hint import Evidence, evidence_of
 from store.visible_text import visible
 
 # In a chat `watch` would be a flood, and `avoid` nearly one.
@@ -86,13 +87,20 @@ def title(data: Mapping[str, Any]) -> str:
     return f"{shadow}{chat_text(data['action'])} {node}"
 
 
+def _risk(evidence: Evidence) -> str | None:
+    """The risk, and of when it is: a message is read hours later."""
+    if evidence.score is None:
+        return None
+    return f"{evidence.score:.0%}" + ("" if evidence.scored is None else f", as of {format_time(evidence.scored)}")
+
+
 def lines(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What there is to know: names and texts; a thing that is not known has no line."""
     evidence = evidence_of(data.get("evidence") or {})
     found = [
         ("reason", data.get("reason")),
         ("job", data.get("job")),
-        ("risk", None if evidence.score is None else f"{evidence.score:.0%}"),
+        ("risk", _risk(evidence)),
         ("spare", evidence.spare),
         ("probability", None if "verdict" not in data else f"{data['verdict']['probability']:.0%}"),
         ("valid until", data.get("valid_until")),

@@ -149,8 +149,8 @@ class TicketClosing:
 class Evidence:
     """One hint's evidence. Every field that is not known is None, a flag False.
 
-    `score`, `horizon_h`, `reasons`, `threshold`: the risk, and the threshold that it passed. `what`, `spare` to
-    `job_nodes`: of a hint on a job. `code`: of the fault, for the breaker. `held`: why a hold became an `avoid`.
+    `score`, `horizon_h`, `reasons`, `threshold`: the risk as of `scored`, and the threshold that it passed. `what`,
+    `spare` to `job_nodes`: of a hint on a job. `code`: of the fault, for the breaker. `held`: why a hold is an `avoid`.
     `acted`: when the hint was made or escalated. `quiet`: the quiet hours that it waits for. `control`: written down
     only. `review`: a person decides, whatever the mode. `approvals`: of people, while it still needs another's.
     `verdict`: the id of the one that names the node, or that explains what the node shows. `link`: of a hint that a
@@ -187,6 +187,7 @@ class Evidence:
     closed: StateChange | None = None
     verdict: str | None = None
     link: HintLink | None = None
+    scored: datetime | None = None
     other: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -322,6 +323,7 @@ _READERS: Mapping[str, _Reader] = {
     "held": _text,
     "call": _part(RefusedHold, incident=_text, since=_moment),
     "acted": _moment,
+    "scored": _moment,
     "quiet": _text,
     "release": _part(ReleaseWait, since=_moment, waits=_text),
     "repair": _part(RepairCase, since=_moment, tries=_whole, detail=_text),

@@ -47,11 +47,11 @@ verdict_revisions = sa.Table(  # each change of a verdict; never updated
     sqlite_autoincrement=True,  # a number is never given twice: who listens resumes by it
 )
 
-verdict_subjects = sa.Table(  # the nodes and runs that a verdict names
+verdict_subjects = sa.Table(  # the nodes, runs and incidents that a verdict names
     "verdict_subjects",
     metadata,
     sa.Column("verdict", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, primary_key=True),  # node, run
+    sa.Column("kind", sa.Text, primary_key=True),  # node, run, incident
     sa.Column("name", sa.Text, primary_key=True),
     sa.Index(None, "kind", "name", "verdict"),
 )

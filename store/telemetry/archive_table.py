@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from store.plural import many
 from store.records.event import RecordError, to_us
 from store.records.telemetry import COUNTERS, GAUGES, MAX_DEVICE_NAME
 from store.telemetry.measures import NodeMeasure, find_metric, measure_of, node_measure
@@ -415,7 +416,7 @@ def _as_numbers(table: pa.Table) -> tuple[pa.Table, list[str]]:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             is_one = pc.match_substring_regex(column, _NUMBER)
             lost = pc.sum(pc.and_(pc.is_valid(column), pc.invert(is_one))).as_py() or 0
-            left_out += [f"column {name!r}: {lost} values are text and no numbers"] if lost else []
+            left_out += [f"column {name!r}: {many(lost, 'value')} are text and no numbers"] if lost else []
             column = pc.if_else(is_one, column, pa.scalar(None, column.type)).cast(pa.float64())
         elif not (_is_number(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type)):
             left_out.append(f"column {name!r} is {column.type}: write it as numbers")

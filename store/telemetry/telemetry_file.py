@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from store.plural import many
 from store.records.event import from_us
 from store.records.telemetry import Sample
 from store.telemetry.archive_table import GPU_SLOTS, DeviceSamples, TelemetryTable, read_file
@@ -139,7 +140,7 @@ def summarise(table: TelemetryTable) -> TelemetryFile:
         if conflicts := one.conflicts(_columns(one.samples)):
             skipped += conflicts
             left_out.append(
-                f"{conflicts} moments of devices are told twice with other values (two nodes of one name?): "
+                f"{many(conflicts, 'moment')} of devices are told twice with other values (two nodes of one name?): "
                 "the larger one counts"
             )
         watched = {

@@ -100,6 +100,12 @@ def verdicts_between(
     return [_verdict(row) for row in connection.execute(query.order_by(_TABLE.c.since, _TABLE.c.id))]
 
 
+def verdicts_of(connection: sa.Connection, idents: Iterable[str]) -> list[Verdict]:
+    """The verdicts of some ids, whatever became of them."""
+    query = sa.select(*_READ).where(is_one_of(connection, _TABLE.c.id, set(idents)))
+    return [_verdict(row) for row in connection.execute(query)]
+
+
 def verdict(connection: sa.Connection, ident: str) -> Verdict | None:
     """The verdict of an id, whatever became of it."""
     found = stored_verdict(connection, ident)
@@ -232,7 +238,7 @@ def _save_subjects(connection: sa.Connection, changes: Sequence[VerdictChange]) 
     for change in changes:
         here, before = subjects_of(change.verdict), set() if change.before is None else subjects_of(change.before)
         rows += [(change.verdict.id, *subject) for subject in sorted(here - before)]
-        for kind in ("node", "run"):
+        for kind in ("node", "run", "incident"):
             gone = [name for of, name in before - here if of == kind]
             if gone:
                 mine = (_SUBJECTS.c.verdict == change.verdict.id, _SUBJECTS.c.kind == kind)
@@ -241,9 +247,10 @@ def _save_subjects(connection: sa.Connection, changes: Sequence[VerdictChange]) 
 
 
 def subjects_of(found: Verdict) -> set[tuple[str, str]]:
-    """The nodes and runs that a verdict names."""
+    """The nodes, runs and incidents that a verdict names."""
     nodes = {("node", name) for name in (found.node, *found.nodes, *found.victims) if name}
-    return nodes | {("run", name) for name in found.jobs if name}
+    incidents = {("incident", name) for name in found.incident_ids() if name}
+    return nodes | incidents | {("run", name) for name in found.jobs if name}
 
 
 def _named(node: str | None, run: str | None) -> Iterable[sa.ColumnElement[bool]]:

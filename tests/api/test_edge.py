@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from sqlite3 import OperationalError as SqliteError
 from typing import Any
@@ -20,6 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from api.app import create_app
 from api.edge.admission import WAITING_PER_SLOT, RateLimiter, Slots, retry_after
 from api.edge.problem import Problem, why_unavailable
+from api.edge.turns import CallerTurns
 from api.server.metrics import Metrics
 from api.server.settings import RequestLimits, Token
 from store.nodes.tokens import digest_of
@@ -333,3 +335,84 @@ def test_a_database_that_fails_is_a_503_with_its_reason(
         assert (answer.status_code, answer.json()["detail"]) == (503, reason.detail)
         assert 2 <= int(answer.headers["retry-after"]) <= 5
         assert f'foreshock_shed_total{{reason="{reason.reason}"}} 1.0' in client.get("/metrics").text
+
+
+def test_lines_are_served_in_rotation_whoever_stands_in_them_often() -> None:
+    """Of eight bodies of two nodes a third node waits for two, not for eight."""
+    order: list[str] = []
+
+    async def scene() -> None:
+        slots = Slots("write", 1, patience(30.0), Metrics())
+
+        async def one(name: str) -> None:
+            async with slots.held(whose=name):
+                order.append(name)
+                await asyncio.sleep(0)
+
+        async with slots.held(whose="first"):
+            flood = [asyncio.create_task(one(name)) for name in "aaaabbbb"]
+            await asyncio.sleep(0)
+            late = asyncio.create_task(one("c"))
+            await asyncio.sleep(0)
+        await asyncio.gather(*flood, late)
+        assert (slots.waiting, slots._turns.is_full) == (0, False)
+
+    asyncio.run(scene())
+    assert order == ["a", "b", "c", "a", "b", "a", "b", "a", "b"]
+
+
+def test_where_no_place_is_left_the_last_of_the_longest_line_goes() -> None:
+    """Who has none waiting is not told 503 because one node fills all places; who fills them is."""
+
+    async def scene() -> list[str]:
+        slots = Slots("write", 1, patience(30.0), Metrics())
+        told: list[str] = []
+
+        async def one(name: str) -> None:
+            try:
+                async with slots.held(whose=name):
+                    told.append(name)
+            except Problem as refused:
+                told.append(f"{name} {refused.status_code}")
+
+        async with slots.held(whose="first"):
+            flood = [asyncio.create_task(one("a")) for _ in range(WAITING_PER_SLOT + 1)]
+            await asyncio.sleep(0)
+            assert told == ["a 503"], "its own line is the longest"
+            late = asyncio.create_task(one("c"))
+            await asyncio.sleep(0.01)
+            assert told == ["a 503", "a 503"]
+        await asyncio.gather(*flood, late)
+        return told
+
+    told = asyncio.run(scene())
+    assert told[2:4] in (["a", "c"], ["c", "a"])
+    assert len(told) == WAITING_PER_SLOT + 2
+
+
+def test_a_turn_that_comes_as_its_taker_goes_is_lost_to_nobody() -> None:
+    """Cancelled in the moment in which it is given; and fewer slots, then more, lose none."""
+
+    async def scene() -> None:
+        turns = CallerTurns(1)
+        await turns.take("a")
+        waiting = asyncio.create_task(turns.take("b"))
+        await asyncio.sleep(0)
+        turns.give_back()
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        assert not turns.is_full
+        turns.resize(2)
+        await turns.take("a")
+        await turns.take("a")
+        turns.resize(1)
+        third = asyncio.create_task(turns.take("c"))
+        await asyncio.sleep(0)
+        turns.give_back()
+        await asyncio.sleep(0)
+        assert not third.done()
+        turns.resize(2)
+        await third
+
+    asyncio.run(scene())

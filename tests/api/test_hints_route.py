@@ -19,11 +19,13 @@ from store.database.connections import writing
 from store.events.append import append_jobs, append_links, append_nodes
 from store.hints.hint_log import save_hint
 from store.hints.outcomes import HintOutcome, save_outcomes
+from store.models.scores import save_scores
 from store.nodes.tokens import digest_of
 from store.records.event import format_time
 from store.records.hint import Evidence, Hint, HintCost
 from store.records.job import Job
 from store.records.node import Node
+from store.records.score import Score
 from store.tables import schema
 from wire.cluster import ClusterJson
 from wire.events import AuditJson, IncidentJson
@@ -273,3 +275,17 @@ def test_what_a_hint_holds_and_a_failure_would_cost_is_told_in_money(any_engine:
         money = [(found["a"].get(name) or {}).get("amount") for name in ("held_money", "failure_money")]
         assert money == (["480.000", "6250.000"] if price else [None, None])
         assert "held_money" not in found["b"]
+
+
+def test_an_open_hint_says_the_risk_of_now_beside_its_own(client: TestClient, engine: sa.Engine) -> None:
+    """Of an ended one, and of a node whose risk nobody knows, there is none."""
+    for ident, state, node in (("a", "sent", "n1"), ("b", "withdrawn", "n1"), ("c", "sent", "n2")):
+        put(engine, ident, state, node)
+    with writing(engine).begin() as connection:
+        append_nodes(connection, [Node(name) for name in ("n1", "n2")])
+        connection.execute(sa.update(schema.nodes).values(last_seen=NOW))
+        scores = [Score("n1", moment, 24, score, (), "m") for moment, score in ((NOW - HOUR, 0.2), (NOW, 0.13))]
+        save_scores(connection, scores)
+    found = {one["id"]: one for one in listed(client, "hints", HintJson)}
+    assert found["a"]["risk_now"] == {"score": 0.13, "time": format_time(NOW)}
+    assert (found["b"]["risk_now"], found["c"]["risk_now"]) == (None, None)

@@ -186,16 +186,16 @@ def test_a_small_body_needs_no_slot_while_the_database_keeps_up(
 ) -> None:
     """A large one does; and where the database is behind, so does any."""
     app = create_app(replace(QUIET, limits=RequestLimits(max_writes=1, slot_wait_s=0.01)), engine, clock)
-    slot = app.state.edge.writes._free
+    slot = app.state.edge.writes._turns
     record = RECORDS[path]
     with TestClient(app) as client:
         assert client.post(f"/api/v1/{path}", json=record).status_code == 200
-        asyncio.run(slot.acquire())
+        asyncio.run(slot.take("another"))
         assert client.post(f"/api/v1/{path}", json=record).status_code == 200
         assert client.post(f"/api/v1/{path}", json=[record] * 300).status_code == 503
         monkeypatch.setattr("api.edge.middleware.keeps_up", lambda *_: False)
         assert client.post(f"/api/v1/{path}", json=record).status_code == 503
-        slot.release()
+        slot.give_back()
         assert client.post(f"/api/v1/{path}", json=[record] * 300).status_code == 200
 
 
@@ -209,7 +209,7 @@ def test_whoever_writes_waits_longer_for_its_slot_while_the_database_keeps_up(
     given: list[float] = []
     slots = app.state.edge.writes
     held = slots.held
-    monkeypatch.setattr(type(slots), "held", lambda _self, patience=1.0: given.append(patience) or held())
+    monkeypatch.setattr(type(slots), "held", lambda _self, patience=1.0, whose="": given.append(patience) or held())
     with TestClient(app) as client:
         for keeps_up in (True, False):
             monkeypatch.setattr("api.edge.admission.keeps_up", lambda *_, keeps_up=keeps_up: keeps_up)

@@ -60,6 +60,7 @@ def test_everybody_names_the_same(engine: sa.Engine, events: list[Event], culpri
     named = {stop["culprit"] and stop["culprit"]["node"], loss["node"]}
     named |= {None if one["class"] == "application" else one["node"] or one["name"] for one in (live, first)}
     assert named == {culprit}
+    assert live["action"] == first["action"]
     policy = Policy(mode="act")
     with engine.connect() as connection:
         inputs = gather(connection, policy, now + timedelta(seconds=1))

@@ -130,7 +130,7 @@ def test_the_week_tells_goodput_losses_and_incidents() -> None:
         "<td>network links and switches</td><td>1</td>",
         "<td>not explained</td>",
         "at least 90.0 %",
-        "The newest 1 fatal and serious ones",
+        "The newest 1 fatal or serious one",
         "Xid 79 on gpu-001",
     ):
         assert part in page

@@ -19,7 +19,8 @@ from real.nats import Nats, nats
 from real.patience import patience
 from real.programs import stop, wait_for
 
-from collectors.ship.nats_transport import NatsTransport
+from cli.queue.nats_stream import MOST_OF_A_SUBJECT, StreamSettings, ensure_stream
+from collectors.ship.nats_transport import NatsTransport, connect
 from collectors.ship.transport import ServerAccess
 from store.tables import schema
 
@@ -186,3 +187,24 @@ def test_a_node_can_neither_read_what_others_send_nor_delete_the_queue(queue: Na
         asyncio.run(attack())
         assert own.post(EVENTS, [xid("gpu-001", code=48)]).status == 202
     assert sorted(("subscription" in error, "publish" in error) for error in refused) == [(False, True), (True, False)]
+
+
+def test_a_node_that_floods_the_queue_fills_its_own_subject_alone(queue: Nats) -> None:
+    """Nobody takes anything: its next message is refused for now, and what others send is taken all the same."""
+    asyncio.run(_made(queue))
+    with client(queue, "gpu-001:one") as node, client(queue, "fabric:two") as fabric:
+        answers = [
+            node.post(EVENTS, [{"node": "gpu-001", "source": "kernel", "kind": "xid", "time": TIME, "line": number}])
+            for number in range(MOST_OF_A_SUBJECT + 3)
+        ]
+        assert [one.status for one in answers] == [202] * MOST_OF_A_SUBJECT + [503] * 3, answers[-1]
+        beat = node.post("/api/v1/heartbeats", [{"node": "gpu-001", "time": TIME}])
+        assert beat.status == 202, "its heartbeats have places of their own"
+        assert fabric.post(EVENTS, [{"node": None, "source": "opensm", "kind": "sm_state", "time": TIME}]).status == 202
+
+
+async def _made(queue: Nats) -> None:
+    """The stream, as `foreshock consume` makes it."""
+    store = await connect(address(queue, "store:three"), ServerAccess(timeout_s=patience(5)))
+    await ensure_stream(store.jetstream(), StreamSettings("foreshock", "store", 100_000_000, 1, 30.0, 100))
+    await store.close()

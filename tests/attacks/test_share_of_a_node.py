@@ -1,8 +1,10 @@
 """What one node takes of the server with its own token: its share, and nobody else's."""
 
 import socket
+import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
@@ -146,3 +148,48 @@ def test_what_is_refused_of_a_node_s_own_token_counts_for_it(engine: sa.Engine) 
         assert [answer.status_code for answer in told] == [200] * 3 + [429] * 21
         assert "too many records" in told[19].json()["detail"]
         assert "too many requests" in told[20].json()["detail"]
+
+
+CROWD = [f"bad-{number:02}" for number in range(12)]
+
+
+def test_several_nodes_together_take_their_own_turns_alone(tmp_path: Path) -> None:
+    """Twelve nodes fill the line while the database stands still; what a thirteenth sends then, last of all, goes as
+    its line comes: after one of each, not after all."""
+    tokens = "".join(
+        f"  - {{name: {one.name}, sha256: {one.sha256}, scopes: [ingest], node: {one.name}}}\n"
+        for one in map(own, (*CROWD, "gpu-001"))
+    )
+    (tmp_path / "server.yaml").write_text(f"tokens:\n{tokens}limits: {{max_writes: 1}}\n")
+    done: list[str] = []
+
+    def send(site: Running, node: str, number: int) -> None:
+        name = {"class": "gpu", "device": f"{node}/gpu{number}", "kind": "serial", "name": f"{node}-{number}"}
+        taken = False
+        while not taken:  # who looks whether all stand in line takes a place of theirs for a moment
+            try:
+                site.post("/api/v1/topology", orjson.dumps([name]), bearer(f"secret of {node}"))
+                taken = True
+            except HTTPError as error:
+                assert error.code == 429
+        done.append(node)
+
+    with (
+        serve(f"sqlite:///{tmp_path}/a.db", tmp_path, "--config", str(tmp_path / "server.yaml")) as site,
+        closing(sqlite3.connect(tmp_path / "a.db", timeout=60, isolation_level=None)) as lock,
+        ThreadPoolExecutor(60) as senders,
+    ):
+        send(site, "gpu-001", 0)
+        done.clear()
+        lock.execute("BEGIN IMMEDIATE")
+        flood = [senders.submit(send, site, node, number) for node in CROWD for number in range(4)]
+        # Who has four bodies in line is told 429: so it is seen that they stand in it.
+        wait_for("the crowd stands in line", lambda: all(status(site, node) == 429 for node in CROWD))
+        last = [senders.submit(send, site, "gpu-001", number) for number in range(1, 5)]
+        wait_for("so does the last", lambda: status(site, "gpu-001") == 429)
+        assert done == []
+        lock.execute("ROLLBACK")
+        for one in (*flood, *last):
+            one.result()
+    assert len(done) == 4 * len(CROWD) + 4
+    assert done.index("gpu-001") <= 2 * len(CROWD), done

@@ -127,7 +127,7 @@ def test_status_says_what_is_there(any_engine: sa.Engine) -> None:
     assert told["intake"] == {"batches": 1, "events": 7, "set_aside": 1}
     assert {row["name"]: row["is_held"] for row in told["leases"]} == {"loops": True, "old": False}
     shown = run("status", "--db", url).output
-    assert "7 events wait to be counted in incidents, 1 batches are set aside" in shown
+    assert "7 events wait to be counted in incidents, 1 batch is set aside" in shown
     assert "lease old: two (lapsed)" in shown
 
 

@@ -280,7 +280,7 @@ def test_a_run_without_a_date_says_so(engine: sa.Engine) -> None:
     url = told(engine, [undated], [])
     assert run("goodput", "--db", url).stdout.splitlines()[:2] == [
         "llm: goodput 100.00% of 00:00:01 (no date known)",
-        "? nodes, ? GPUs, 1 attempts",
+        "? nodes, ? GPUs, 1 attempt",
     ]
     assert document("goodput", "--db", url, "--until", "2025-03-01")[0]["wall_s"] == 1.0
 

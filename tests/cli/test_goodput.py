@@ -64,7 +64,7 @@ def test_the_ledger_prints_its_buckets_and_interruptions(url: str) -> None:
     result = run("goodput", "--db", url)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("llm: goodput 60.00% of 00:03:20 (2025-03-01T00:00:00")
-    assert "2 nodes, 16 GPUs, 1 attempts" in result.stdout
+    assert "2 nodes, 16 GPUs, 1 attempt" in result.stdout
     assert "gpu-1 gpu 0000:0f:00.0 (xid 79)" in result.stdout
     assert "2025-03-01T00:03:00Z  hardware" in result.stdout
 

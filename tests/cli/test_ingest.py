@@ -121,7 +121,7 @@ def test_a_log_without_times_is_told_of(tmp_path: Path) -> None:
     (root / "kernel/gpu-002.log").write_text("[   77.1] NVRM: Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus.\n")
     result = ingest(str(root), "--db", f"sqlite:///{tmp_path / 'x.db'}")
     assert result.exit_code == 0
-    assert result.stderr.startswith("Doubtful: kernel/gpu-002.log: none of its lines bears a time: its 1 events count")
+    assert result.stderr.startswith("Doubtful: kernel/gpu-002.log: none of its lines bears a time: its 1 event counts")
     assert "journalctl _TRANSPORT=kernel -o short-iso-precise" in result.stderr
 
 

@@ -57,7 +57,7 @@ def test_ingest_follows_the_sites_rows_and_says_how_reasons_were_judged(tmp_path
     assert mine["?????"] == (False, "unknown", "nothing", 0)
     assert judged(*db)["ops-bot: rotation"] == (False, "unknown", "nothing", 1)
     assert "1 are stored as judged before" in run("outages", *db).stdout
-    assert "1 outages are stored anew" in run("outages", *db, "--judge-again").stdout
+    assert "1 outage is stored anew" in run("outages", *db, "--judge-again").stdout
     assert judged(*db)["ops-bot: rotation"] == (False, "unknown", "nothing", 0)
 
 

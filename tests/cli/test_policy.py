@@ -145,7 +145,7 @@ def test_without_limits_both_are_held(url: str, tmp_path: Path) -> None:
     page = run("dry-run", str(file), "--db", url, *span).output
     assert "this policy" in page
     assert "cordon on fatal xid" in page
-    assert "7 node-days, 1 unplanned outages" in page
+    assert "7 node-days, 1 unplanned outage" in page
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_a_dry_run_tells_what_would_have_been_saved(url: str, tmp_path: Path) ->
     assert [one["run"] for one in told["episodes"] if one["action"] == "swap"] == ["r"]
     page = run(*words).output
     priced = run(*words, "--gpu-hour-price", "2.50 EUR").output
-    assert "1 interruptions cost 40 GPU-hours, EUR 100.00" in priced
+    assert "1 interruption cost 40 GPU-hours, EUR 100.00" in priced
     assert "this policy: net EUR " in priced
-    assert "1 interruptions cost 40 GPU-hours\n" in page
+    assert "1 interruption cost 40 GPU-hours\n" in page
     assert "NET GPU H" in page
 
 

@@ -49,7 +49,7 @@ def test_a_file_is_checked_and_its_effect_is_told(tmp_path: Path, rules: Path) -
     """Before it is in force."""
     code, out = run("rules", "check", str(rules), "--db", url_with_an_event(tmp_path))
     assert code == 0
-    assert "1 faults, 1 patterns" in out
+    assert "1 fault, 1 pattern" in out
     assert "fatal hardware reboot_node" in out
     assert "warning hardware reboot_node" in out
     found = json.loads(run("rules", "check", str(rules), "--json")[1])

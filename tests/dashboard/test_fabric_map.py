@@ -17,8 +17,23 @@ from store.events.append import append_nodes
 from store.records.node import Node
 from store.tables import schema
 
+LONG = "leaf-switch-of-the-eastern-hall-row-17-rack-04-unit-40-plane-b-0042"
 EVIL = "<img src=x onerror=parent.evil=1>"
 NODES = 64
+# The texts that a drawing squeezes: those that are wider than the place that they are drawn into.
+DRAWN = """((frame) => {
+  const told = [], own = frame.CanvasRenderingContext2D.prototype, draw = own.fillText;
+  own.fillText = function (text, x, y, most) {
+    if (most !== undefined && this.measureText(text).width > most + 0.5) told.push(text);
+    return draw.apply(this, arguments);
+  };
+  const now = frame.requestAnimationFrame;
+  frame.requestAnimationFrame = (paint) => paint();
+  frame.dispatchEvent(new frame.Event("resize"));
+  frame.requestAnimationFrame = now;
+  own.fillText = draw;
+  return told;
+})"""
 FRAME = "document.querySelector('iframe[title*=fabric_map]').contentWindow"
 
 
@@ -44,6 +59,9 @@ def test_the_map_is_painted_worked_by_keys_and_obeys_no_name(tmp_path: Path) -> 
         append_nodes(connection, [Node(EVIL, "rack-0000", "leaf-000", "H100", 8)])
         recent = datetime.now(UTC) - timedelta(minutes=1)
         connection.execute(sa.update(schema.nodes).where(schema.nodes.c.node == EVIL).values(last_seen=recent))
+        leaf = schema.nodes.c.leaf
+        longer = LONG + sa.func.substr(leaf, 5)
+        connection.execute(sa.update(schema.nodes).where(leaf != "leaf-000").values(leaf=longer))
     engine.dispose()
     with serve(database, tmp_path) as server:
         place = DashboardAddress(server.url, port=free_port())
@@ -64,6 +82,14 @@ def test_the_map_is_painted_worked_by_keys_and_obeys_no_name(tmp_path: Path) -> 
             assert page.evaluate(f"{risks}.map({FRAME}.percent)") == [
                 words.risk(one).removesuffix(" %") for one in risks
             ]
+            assert page.evaluate(f"{DRAWN}({FRAME})") == [], "no name is squeezed"
+            short = page.evaluate(f"{FRAME}.shortened({LONG!r}, 120, (text) => 6 * text.length)")
+            assert short == f"{LONG[:6]}…{LONG[-13:]}"
+            fits = page.evaluate(
+                f"[{FRAME}.shortened('leaf-01', 120, (t) => 6 * t.length), "
+                f"{FRAME}.shortened('leaf-01', 5, (t) => 6 * t.length)]"
+            )
+            assert fits == ["leaf-01", ""]
             newer = page.evaluate(f"{FRAME}.stateLook({{states: ['ok', 'dreaming'], state: [1]}}, 0, {{ok: {{}}}})")
             assert isinstance(newer, dict)
             assert (newer["hatched"], newer["text"], newer["rank"] > 0) == (True, "dreaming", True), "not called well"

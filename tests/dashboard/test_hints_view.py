@@ -8,6 +8,7 @@ import pytest
 from drawn_page import Opened, failing, seen
 from hypothesis import example, given
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from dashboard.panels import hint_card, hint_controls
 from dashboard.text import words
@@ -241,13 +242,14 @@ NAMES = some.sampled_from(["score", "horizon_h", "held", "incident", "reasons", 
 @given(some.dictionaries(NAMES, JSON, max_size=6))
 def test_whatever_the_evidence_is_it_has_words_and_no_markup(found: dict[str, Any]) -> None:
     """Each value on a line of its own, no link and no image in any."""
-    for line in hint_card.evidence(found):
+    for line in hint_card.evidence(replace(hint("h"), evidence=found), NOW):
         assert "\n" not in line
         assert "](" not in line
         assert not line.removeprefix("- ").startswith(("!", "#", "<"))
     for name, value in found.items():
         if name not in hint_card.SAID and value is not None:
-            assert any(line.startswith("**") for line in hint_card.evidence({name: value}))
+            alone = replace(hint("h"), evidence={name: value})
+            assert any(line.startswith("**") for line in hint_card.evidence(alone, NOW))
 
 
 def test_a_card_tells_who_said_yes(drawn: Opened, api: Any) -> None:
@@ -460,14 +462,19 @@ LINK = {"name": "leaf-03/12", "ends": ["leaf-03 port 12", "gpu-017 port 1"], "sc
 
 def test_a_hint_of_a_link_says_which_and_how_likely_it_is_lost(drawn: Opened, api: Any) -> None:
     """On the card with both ends; the node's own risk is called so."""
-    told = {"link": LINK | {"stop_risk": 0.08}, "score": 0.004, "reasons": ["7 link flaps in 7 days"]}
+    told = {
+        "link": LINK | {"stop_risk": 0.08, "time": "2025-03-29T03:00:00Z"},
+        "score": 0.004,
+        "reasons": ["7 link flaps in 7 days"],
+    }
     given_hints(api, {"state": "shadow", "action": "avoid", "evidence": told | {"held": "avoid budget: 16 nodes"}})
     said = seen(drawn("hints")).replace("\\", "")
     assert (
-        "**Link:** leaf-03/12, between leaf-03 port 12 and gpu-017 port 1: 31 % to be lost within 24 h; "
+        "**Link:** leaf-03/12, between leaf-03 port 12 and gpu-017 port 1: 31 % to be lost within 24 h, "
+        "as of 2025-03-29 03:00:00 UTC; "
         "by its own signs alone 8 % that it is lost and stops the job" in said
     )
-    assert "**Risk of the node itself within 24 h:** 0.4 %" in said
+    assert "**Risk of the node itself within 24 h:** 0.4 % when it was made, " in said
     assert "**Lowered from an avoid:** avoid budget: 16 nodes" in said
 
 

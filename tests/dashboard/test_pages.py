@@ -1,11 +1,14 @@
 """Every page, run by Streamlit's own test runner against an API that answers in each shape, and in none."""
 
 import gc
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from real.patience import patience
 from streamlit.testing.v1 import AppTest
 
@@ -13,6 +16,7 @@ import dashboard
 from dashboard.app import PAGES
 from dashboard.panels import hint_card
 from dashboard.panels.page import Site
+from wire.hints import HintJson, HintRiskJson
 
 APP = Path(dashboard.__file__).parent / "app.py"
 
@@ -341,9 +345,14 @@ def test_more_hints_than_the_page_holds_are_counted(opened: Any, api: Any) -> No
 
 def test_evidence_is_said_in_words_whatever_it_holds() -> None:
     """Known keys, unknown keys, markup."""
-    lines = hint_card.evidence(
-        {
+    made = datetime(2025, 3, 29, 3, 10, tzinfo=UTC)
+    held = HintJson(id="h", node="n", action="avoid", state="sent", created=made - timedelta(days=3))
+    given = replace(
+        held,
+        risk_now=HintRiskJson(score=0.13, time=made + timedelta(hours=3)),
+        evidence={
             "score": 0.31,
+            "scored": "2025-03-29T03:10:00Z",
             "horizon_h": 24,
             "reasons": ["![x](http://evil/x.png)"],
             "held": "budget of 8 nodes",
@@ -351,13 +360,19 @@ def test_evidence_is_said_in_words_whatever_it_holds() -> None:
             "acted": "2025-03-29T03:08:01Z",
             "colour_of_moon": "blue",
             "nothing": None,
-        }
+        },
     )
-    assert lines[0] == "**Risk within 24 h:** 31 %"
+    lines = hint_card.evidence(given, made + timedelta(hours=4))
+    assert lines[0] == (
+        "**Risk within 24 h:** 31 % when it was made, 4.0 h ago · 03:10:00 UTC; "
+        "13 % now, as of 1.0 h ago · 06:10:00 UTC"
+    )
     assert "incident i1" in lines[1]
     assert lines[2].startswith("- \\!\\[x\\]\\(")
     assert lines[3:] == ["**Colour of moon:** blue"]
-    assert hint_card.evidence({}) == []
+    assert hint_card.evidence(held, made) == []
+    early = hint_card.evidence(replace(held, evidence={"score": 0.31}), made)  # of a version that kept no time of it
+    assert early == ["**Risk within 24 h:** 31 % when it was made, 3.0 d ago · Mar 26 03:10 UTC"]
 
 
 def test_a_token_file_is_read_and_one_that_cannot_be_is_named(
@@ -375,3 +390,23 @@ def test_a_token_file_is_read_and_one_that_cannot_be_is_named(
         drawn = AppTest.from_file(str(APP), default_timeout=patience(30)).run()
         assert not drawn.exception
         assert told in seen(drawn)
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_what_has_happened_is_never_told_as_still_to_come(opened: Any, api: Any, replay: bool) -> None:
+    """Beside a replay this machine itself goes by the clock on the wall; elsewhere a host's clock runs ahead."""
+    real = datetime.now(UTC)
+    seen_at = (real - timedelta(seconds=30)).isoformat()
+    ends = {"end": "2025-03-30T00:00:00Z", "ends": (real + timedelta(minutes=5)).isoformat()}
+    api.answers["cluster"] |= {"replay": ends if replay else None}
+    for answer in [*api.answers["nodes"]["items"], api.answers["nodes/gpu-017"]]:
+        answer["last_seen"] = seen_at
+    for incident in [*api.answers["incidents"]["items"], *api.answers["nodes/gpu-017"]["incidents"]]:
+        incident |= {"start": seen_at, "end": seen_at}
+    node = opened("node", node="gpu-017")
+    figures = {metric.label: metric.value for metric in node.metric}
+    assert figures["Last seen"].endswith(("s ago", "min ago")) if replay else figures["Last seen"] == "clock ahead"
+    for drawn in (node, opened("cluster"), opened("incidents"), opened("verdicts"), opened("hints")):
+        said = " ".join([seen(drawn), *(metric.value for metric in drawn.metric)])
+        assert re.findall(r"\bin [\d.,]+ (?:d|years)\b", said) == []
+        assert not re.search(r"[-\N{MINUS SIGN}][\d.]+ (s|min|h|d) ago", said)

@@ -193,7 +193,7 @@ def test_a_certain_fault_leads_though_it_is_dated_later_than_the_page(drawn: Ope
     assert "began at 2026-11-21 00:00:00 UTC, later than this page's clock" in seen(drawn("cluster"))
     page = drawn("verdicts")
     assert page.selectbox[0].options[0].endswith("2026-11-21 00:00:00 UTC")
-    assert {metric.label: metric.value for metric in page.metric}["Since"] == "ahead"
+    assert {metric.label: metric.value for metric in page.metric}["Since"] == "clock ahead"
 
 
 def test_a_node_s_page_says_what_it_is_to_the_verdict(drawn: Opened, api: Any) -> None:

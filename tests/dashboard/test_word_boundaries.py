@@ -77,7 +77,15 @@ def test_a_risk_keeps_to_its_words(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before_s", "said"), [(0, "just now"), (1.4, "just now"), (-1.4, "just now"), (2, "2 s ago"), (-90, "in 2 min")]
+    ("before_s", "said"),
+    [
+        (0, "just now"),
+        (1.4, "just now"),
+        (-1.4, "just now"),
+        (2, "2 s ago"),
+        (-59, "just now"),
+        (-90, "at 2025-03-29 03:13:30 UTC"),
+    ],
 )
 def test_a_moment_is_told_from_now(before_s: float, said: str) -> None:
     """Before, at and after it."""
@@ -139,7 +147,7 @@ def test_a_run_that_meets_its_target_exactly_is_no_warning() -> None:
 )
 def test_a_node_is_summed_up_in_one_sentence(node: NodeDetailJson, level: str, says: str) -> None:
     """Its state gives the colour, its score the words; a score of nought is a score."""
-    found = node_view.headline(node, [], NOW)
+    found = node_view.headline(node, NOW)
     assert found[0] == level
     assert says in found[1]
 

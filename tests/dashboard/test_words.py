@@ -42,7 +42,12 @@ def test_times_are_relative_and_in_utc() -> None:
     assert words.when(NOW - timedelta(minutes=3), NOW) == "3 min ago · 03:09:00"
     assert words.when(NOW - timedelta(days=4), NOW) == "4.0 d ago · Mar 25 03:12"
     assert words.when(NOW - timedelta(days=400), NOW) == "400 d ago · 2024-02-23 03:12"
-    assert words.when(NOW + timedelta(hours=5), NOW) == "in 5.0 h · 08:12:00"
+    ahead = NOW + timedelta(hours=5)  # by another clock: what has happened is never told as still to come
+    assert words.when(ahead, NOW) == "clock ahead · 08:12:00"
+    assert words.ago(ahead, NOW) == "at 2025-03-29 08:12:00 UTC"
+    assert words.due_at(ahead, NOW) == "in 5.0 h · 08:12:00 UTC"
+    assert words.due(NOW - timedelta(minutes=3), NOW) == "3 min ago"
+    assert words.duration(-1.0) == words.DASH
     assert words.when(NOW, NOW).startswith("just now")
     assert words.when(None, NOW) == words.ago(None, NOW) == words.utc(None) == "–"
     assert words.utc(NOW) == "2025-03-29 03:12:00 UTC"

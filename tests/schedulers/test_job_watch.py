@@ -202,7 +202,7 @@ def test_a_risk_past_the_break_even_asks_for_a_checkpoint() -> None:
     risky = facts("n0", score=0.3, idle=False, reasons=("3 row remaps",))
     (hint,) = asked(risky).made
     assert (hint.action, hint.evidence.threshold, hint.evidence.reasons) == ("checkpoint", 0.1, ("3 row remaps",))
-    assert hint.reason == "foreshock: risk 30 % within 24 h on n0: save now"
+    assert hint.reason == "foreshock: risk 30 % within 24 h, on n0: save now"
     assert made(replace(risky, score=0.09)) == []
     assert len(made(replace(risky, score=0.1))) == 1
     assert made(replace(risky, out=True, is_shown_out=True)) == []

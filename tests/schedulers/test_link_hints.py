@@ -61,7 +61,7 @@ def test_a_link_that_flaps_has_its_host_watched_and_says_why() -> None:
     ((made, word),) = decided(link(WATCHED), score=0.001).changed
     assert (made.action, made.state, word) == ("watch", "approved", "made")
     assert made.reason == (
-        "foreshock: link leaf-0/2, which is 31 % likely to be lost within 24 h: "
+        "foreshock: link leaf-0/2, which is 31 % likely to be lost within 24 h, as of 2025-03-01 12:00 UTC: "
         "7 link flaps in 7 days, the last 2 h ago"
     )
     told = made.evidence.link

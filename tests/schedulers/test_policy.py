@@ -72,8 +72,9 @@ def test_a_hint_says_who_why_and_until_when() -> None:
     assert made.evidence.incident == "i-a-0.1"
     assert (made.evidence.score, made.evidence.reasons) == (0.5, ("3 row remaps",))
     assert (made.created, made.valid_until) == (NOW, NOW + 24 * HOUR)
-    ((by_score, _),) = decided([replace(facts, fault=None)]).changed
-    assert by_score.reason == "foreshock: risk 50 % within 24 h: 3 row remaps"
+    ((by_score, _),) = decided([replace(facts, fault=None, scored=NOW - HOUR)]).changed
+    assert by_score.reason == f"foreshock: risk 50 % within 24 h, as of {NOW - HOUR:%Y-%m-%d %H:%M} UTC: 3 row remaps"
+    assert by_score.evidence.scored == NOW - HOUR
 
 
 def test_a_node_that_is_out_is_left_to_those_who_took_it_out() -> None:

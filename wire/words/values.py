@@ -5,12 +5,13 @@ Everything here is a pure function of its arguments; an unknown value is a dash,
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
+from store.plural import plural
 from store.visible_text import visible
 from wire.cluster import ClusterJson
 from wire.events import DeviceJson, EventJson, IncidentJson
-from wire.hints import HintJson
+from wire.hints import HintJson, RemedyJson
 
 # Worst first: the order of every list of nodes. The words follow a count.
 STATES = {
@@ -85,6 +86,9 @@ STEPS = {
 
 
 DASH = "–"
+# In place of an age of what is dated later than the page's clock.
+CLOCK_AHEAD = "clock ahead"
+_MOST_TITLE = 120  # characters of what a cause is called
 # In which times are said: a page of the dashboard sets another one.
 ZONE: ContextVar[tzinfo] = ContextVar("ZONE", default=UTC)
 
@@ -109,23 +113,47 @@ def utc(moment: datetime | None) -> str:
     return DASH if moment is None else local(moment).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+_SKEW = timedelta(minutes=1)
+
+
+def is_ahead(moment: datetime, now: datetime) -> bool:
+    """Whether what has happened is dated later than the page's clock: beside a replay, or by a host that runs ahead."""
+    return moment > now + _SKEW
+
+
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long before `now`: "just now", "3 min ago", or after it: "in 5 h"."""
+    """How long ago something happened: "just now", "3 min ago"; its date where that is ahead of `now`."""
     if moment is None:
         return DASH
+    if is_ahead(moment, now):
+        return f"at {utc(moment)}"
     seconds = (now - moment).total_seconds()
-    if abs(seconds) < 1.5:
-        return "just now"
-    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+    return "just now" if seconds < 1.5 else f"{duration(seconds)} ago"
+
+
+def due(moment: datetime | None, now: datetime) -> str:
+    """How far off something is that is to come: "in 5 h"; once it is over, how long ago that was."""
+    if moment is None or moment <= now:
+        return ago(moment, now)
+    return f"in {duration((moment - now).total_seconds())}"
 
 
 def when(moment: datetime | None, now: datetime) -> str:
     """Both: "3 min ago · 04:05:06", with the date where it is not today's, and the year where it is not this one."""
     if moment is None:
         return DASH
+    return f"{CLOCK_AHEAD if is_ahead(moment, now) else ago(moment, now)} · {_clock(moment, now)}"
+
+
+def _clock(moment: datetime, now: datetime) -> str:
     then, today = local(moment), local(now)
     shape = "%H:%M:%S" if then.date() == today.date() else "%b %d %H:%M"
-    return f"{ago(moment, now)} · {then.strftime(shape if then.year == today.year else '%Y-%m-%d %H:%M')}"
+    return then.strftime(shape if then.year == today.year else "%Y-%m-%d %H:%M")
+
+
+def due_at(moment: datetime | None, now: datetime) -> str:
+    """As `at`, of what is to come: "in 5.0 h · 08:12:00 UTC"."""
+    return DASH if moment is None else f"{due(moment, now)} · {_clock(moment, now)} {zone_name(moment)}"
 
 
 def at(moment: datetime | None, now: datetime) -> str:
@@ -138,7 +166,7 @@ _YEAR_S = 365.25 * 86_400
 
 def duration(seconds: float | None) -> str:
     """40 s, 3 min, 5.2 h, 10.9 d, 617 d, 6.4 years: the unit that a person would choose."""
-    if seconds is None:
+    if seconds is None or not seconds >= 0:  # nothing lasts less than no time: who says so has two clocks
         return DASH
     if seconds >= 2 * _YEAR_S:
         return f"{seconds / _YEAR_S:,.1f} years"
@@ -173,7 +201,7 @@ def count(value: float | None) -> str:
 
 def many(value: int, one: str, more: str | None = None) -> str:
     """1 -> "1 node", 2 -> "2 nodes"."""
-    return f"{value:,} {one if value == 1 else more or one + 's'}"
+    return f"{value:,} {plural(value, one, more)}"
 
 
 def device(where: DeviceJson | None, brief: bool = False, name: str | None = None) -> str:
@@ -260,9 +288,20 @@ def place(incident: IncidentJson) -> str:
     return incident.node or ("node not named" if is_nameless(incident) else "")
 
 
+def remedy(found: RemedyJson) -> str:
+    """What to do, in words; where the cause is no part of the node, to what."""
+    told = action(found.action)
+    return f"{told} ({shown(found.title)[:_MOST_TITLE]})" if found.elsewhere else told
+
+
 def to_do(incident: IncidentJson) -> str:
-    """What to do about a fault, in words; where nobody named its node, that too."""
-    told = action(incident.action)
+    """What to do about a fault, in words: where its cause is elsewhere, to what; where nobody named its node, that too.
+
+    Every page, row and card says it in this one way: who shows `action` alone may send somebody to the wrong machine.
+    """
+    told = action(incident.action) if incident.remedy is None else remedy(incident.remedy)
+    if incident.remedy is None and incident.action == "none" and incident.severity == "fatal":
+        told = "look at it"  # nobody has said what to do
     return f"{told} ({NAMELESS})" if is_nameless(incident) else told
 
 

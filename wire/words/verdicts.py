@@ -1,7 +1,7 @@
 """Verdicts in sentences: which one comes first, what a cause is called, who suffers and what to do about it."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from wire.events import IncidentJson
 from wire.money.price import aside
@@ -33,7 +33,6 @@ _CALM = ("planned", "application", "job")
 _SURE = 0.5
 # Nobody has to get up for these, and less for the later one.
 _IDLE = ("watch", "none")
-_SKEW = timedelta(minutes=1)  # what is dated later than this is ahead of the page's clock
 # Characters of what was seen and of a job's name, jobs that are called by their names, GPU-hours that are worth a word.
 _MOST_SIGNS, _MOST_NAME, _FEW_JOBS, _LEAST_STAKE = 200, 60, 2, 0.5
 
@@ -76,12 +75,12 @@ def first_of(verdicts: Sequence[VerdictJson]) -> VerdictJson | None:
 
 def is_ahead(verdict: VerdictJson, now: datetime) -> bool:
     """Whether it is dated later than the page's clock: beside a replay, or by a host whose clock runs ahead."""
-    return verdict.since > now + _SKEW
+    return values.is_ahead(verdict.since, now)
 
 
 def since(verdict: VerdictJson, now: datetime) -> str:
     """How long ago it began; its date where that is still to come by the page's clock."""
-    return f"at {values.utc(verdict.since)}" if is_ahead(verdict, now) else values.ago(min(verdict.since, now), now)
+    return values.ago(verdict.since, now)
 
 
 def is_taken(one: VerdictJson | IncidentJson) -> bool:
@@ -182,5 +181,7 @@ def suffering(verdict: VerdictJson) -> str:
 
 
 def to_do(verdict: VerdictJson) -> str:
-    """What to do, in words."""
-    return values.action(verdict.action)
+    """What to do, in words; what is no more likely than not decides nothing, so that is said."""
+    told = values.action(verdict.action)
+    is_guess = verdict.probability <= _SURE and verdict.cause_class != "unknown" and verdict.action != "none"
+    return f"{told}, if it is the cause" if is_guess else told

@@ -7,6 +7,19 @@
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff]|[\u{e0000}-\u{e01ef}]/gu;
 const plain = (text) => String(text).replace(HIDDEN, (letter) => "\\u{" + letter.codePointAt(0).toString(16) + "}").slice(0, 200);
 
+/* A name that fits into some pixels: of one that is too long the middle is left out, for names differ at their ends. */
+function shortened(text, width, measure) {
+  if (measure(text) <= width) return text;
+  const letters = [...text];
+  let low = 0, high = letters.length;  // as many letters as fit
+  while (low < high) {
+    const kept = Math.ceil((low + high) / 2);
+    if (measure(cut(letters, kept)) <= width) low = kept; else high = kept - 1;
+  }
+  return low ? cut(letters, low) : "";
+}
+const cut = (letters, kept) => letters.slice(0, Math.floor(kept / 3)).join("") + "…" + letters.slice(letters.length - Math.ceil(kept * 2 / 3)).join("");
+
 /* The places of blocks and squares for a frame of some pixels, and how many pixels a square then has. */
 function arrange(map, width, height) {
   const members = map.blocks.map(() => []);

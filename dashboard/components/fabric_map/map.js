@@ -140,11 +140,14 @@ function square(node) {
 
 const tile = (x, y, look) => box(x, y, (spot.wide - 0.5) * unit(), (spot.high - 0.25) * unit(), look);
 
+/* Whole in the tip and in the panel; a canvas would squeeze its letters until nobody can read them. */
+const fitting = (text, width) => shortened(text, width, (one) => pen.measureText(one).width);
+
 function title(text, x, y, fore) {
   const px = Math.min(13, unit() * 0.95);
   if (px < 8) return;
   pen.font = px + "px sans-serif"; pen.textAlign = "left"; pen.textBaseline = "alphabetic"; pen.fillStyle = fore;
-  pen.fillText(text, x, y + unit() * 0.95, spot.across * unit());
+  pen.fillText(fitting(text, spot.across * unit()), x, y + unit() * 0.95);
 }
 
 function links(squares, fore) {
@@ -178,7 +181,7 @@ function links(squares, fore) {
     pen.strokeStyle = is ? bad : colours().getPropertyValue("--line"); pen.lineWidth = is ? 2.5 : 1;
     pen.strokeRect(x, 2, Math.max(2, wide - 3), TOP - 12);
     pen.fillStyle = fore;
-    if (wide > 34) pen.fillText((is ? "⚠ " : "") + plain(name), x + wide / 2 - 1, TOP / 2 - 4, wide - 8);
+    if (wide > 34) pen.fillText(fitting((is ? "⚠ " : "") + plain(name), wide - 8), x + wide / 2 - 1, TOP / 2 - 4);
   });
 }
 

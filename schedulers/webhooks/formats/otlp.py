@@ -16,7 +16,7 @@ import orjson
 from schedulers.webhooks.format import AnswerFailure, MessageFormat, any_secret, title
 from schedulers.webhooks.post import WebhookMessage
 from store.hints.outbox import Delivery
-from store.records.event import parse_time, to_us
+from store.records.event import format_time, parse_time, to_us
 from store.records.hint import evidence_of
 from store.visible_text import visible_json
 
@@ -62,7 +62,8 @@ def _facts(message: str, data: Mapping[str, Any]) -> dict[str, Any]:
         verdict = data["verdict"]
         return found | {f"foreshock.verdict.{name}": verdict[name] for name in _OF_VERDICT}
     evidence = evidence_of(data.get("evidence") or {})
-    more = {"action": data["action"], "risk": evidence.score, "incident": evidence.incident}
+    scored = None if evidence.scored is None else format_time(evidence.scored)
+    more = {"action": data["action"], "risk": evidence.score, "risk_time": scored, "incident": evidence.incident}
     return found | {f"foreshock.hint.{name}": value for name, value in more.items()}
 
 

@@ -18,12 +18,13 @@ from schedulers.webhooks.format import MessageFormat, no_failure
 from schedulers.webhooks.post import WebhookMessage
 from schedulers.webhooks.signature import key_of, signed_headers
 from store.hints.outbox import Delivery
+from store.records.event import format_time
 from store.records.hint import evidence_of
 from store.visible_text import visible_json
 
 FIELDS = (
     *("type", "timestamp", "webhook_id", "id", "node", "action", "state", "mode", "reason"),
-    *("owner", "created", "valid_until", "job", "score", "document", "asks", "ticket", "rma", "close"),
+    *("owner", "created", "valid_until", "job", "score", "scored", "document", "asks", "ticket", "rma", "close"),
 )
 
 
@@ -61,7 +62,9 @@ def _values(ident: str, document: Mapping[str, Any]) -> dict[str, str]:
     data = document["data"]
     found = {name: data.get(name) for name in FIELDS}
     found |= {"type": document["type"], "timestamp": document.get("timestamp"), "webhook_id": ident}
-    found["score"] = evidence_of(data.get("evidence") or {}).score
+    evidence = evidence_of(data.get("evidence") or {})
+    found["score"] = evidence.score
+    found["scored"] = None if evidence.scored is None else format_time(evidence.scored)
     inside = {name: _inside(value) for name, value in found.items()}
     return inside | {"document": visible_json(orjson.dumps(document)).decode()}
 

@@ -22,7 +22,15 @@ from store.records.node import Node
 from store.records.outage import Outage
 from store.records.verdict import Verdict
 from store.verdicts.symptom_news import count_news
-from store.verdicts.verdict_log import open_verdicts, revisions_of, verdict, verdicts_between
+from store.verdicts.verdict_log import (
+    VerdictChange,
+    closed,
+    open_verdicts,
+    revisions_of,
+    save_changes,
+    verdict,
+    verdicts_between,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -291,3 +299,20 @@ def test_a_device_that_is_better_known_is_not_called_another() -> None:
     assert (told, is_urgent) == (["its device is described anew: gpu-037/0000:0f:00.0 gpu 0000:0f:00.0"], True)
     told, _ = what_changed(old, replace(old, name="gpu-037/1", device=Device("gpu", index=1)))
     assert told == ["it is gpu-037/1 gpu 1, not gpu-037/0000:0f:00.0 gpu 0000:0f:00.0"]
+
+
+def test_what_ended_hours_ago_and_stands_again_by_the_same_sign_keeps_its_id(cluster: sa.Engine, watch: Watch) -> None:
+    """An id is given once: a second row of it would keep every verdict of the site from being written."""
+    take(cluster, xid("gpu-020"))
+    VerdictEngine(cluster, watch).turn()
+    (first,) = [one for one in standing(cluster) if one.node == "gpu-020"]
+    with writing(cluster).begin() as connection:
+        save_changes(connection, [VerdictChange(closed(first), "nothing speaks for it", first)], watch())
+    watch.later(hours=3)
+    take(cluster, xid("gpu-040", 3 * 3600), received=watch())
+    VerdictEngine(cluster, watch).turn()
+    assert {one.node for one in standing(cluster)} == {"gpu-020", "gpu-040"}
+    with cluster.connect() as connection:
+        told = revisions_of(connection, first.id)
+    assert [(one.verdict.state, one.verdict.revision) for one in told] == [("open", 0), ("closed", 1), ("revised", 2)]
+    assert told[-1].what == "it shows again"
