@@ -54,7 +54,7 @@ def test_nodes_that_nobody_will_release_are_told_of(client: TestClient, any_engi
     """By scheduler; also while the release was only asked for. The server is ready all the same."""
     put(any_engine, placed("a", "old"), placed("b", "old", "asked"), placed("c", "older"))
     check, series = told(client)
-    assert check == "holding nodes, and not configured any more: old (2 nodes), older (1 nodes)"
+    assert check == "holding nodes, and not configured any more: old (2 nodes), older (1 node)"
     assert series == [f'{METRIC}{{scheduler="old"}} 2.0', f'{METRIC}{{scheduler="older"}} 1.0']
     assert client.get("/readyz").status_code == 200
 

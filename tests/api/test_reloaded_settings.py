@@ -35,7 +35,7 @@ def state(engine: sa.Engine, clock: Clock) -> Iterator[State]:
 
 
 def test_new_limits_hold_for_the_next_request_and_those_at_work_end_as_they_are() -> None:
-    """One slot becomes two while it is held, and one again."""
+    """One slot becomes two while one is held, and one again."""
 
     async def play() -> None:
         limits = RequestLimits(max_writes=1, slot_wait_s=0.01)
@@ -45,7 +45,7 @@ def test_new_limits_hold_for_the_next_request_and_those_at_work_end_as_they_are(
                 async with edge.writes.held():
                     pass
             edge.follow(ApiSettings(limits=replace(limits, max_writes=2, requests_per_s=7.0)))
-            async with edge.writes.held(), edge.writes.held():
+            async with edge.writes.held():  # beside the one that is at work
                 assert edge.limiter.limits.requests_per_s == 7.0
         edge.follow(ApiSettings(limits=limits, body_limit_bytes=10**9))
         assert edge.bodies.limit_bytes == 10**9
