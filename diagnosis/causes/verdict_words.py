@@ -47,6 +47,8 @@ _ACTIONS: dict[CauseClass, Action] = {
 # Of what is likelier something else nothing is taken out of service: it is looked at.
 LIKELY = 0.5
 _LOOK: dict[CauseClass, Action] = {**dict.fromkeys(("application", "job"), "restart_app"), "planned": "none"}
+# What shows in the work alone: no part has told of a fault, so that it is looked for first.
+_OF_WORK_ALONE = frozenset({"rank_missing", "slow", "memory_exhausted", "storage_complaint"})
 # What is to be done in which order.
 _REMEDIES: dict[CauseClass, str] = {"optic": "; clean and reseat the module, then replace it, then its cable"}
 # What an operator calls a symptom: after a number, `3 of 8 ...`.
@@ -79,6 +81,7 @@ _SHOWS: dict[str, str] = {
     "slow": "were slow",
     "program_error": "reported a program error",
     "memory_limit": "killed a program at its memory limit",
+    "memory_exhausted": "ran out of memory",
     "peer_complaint": "could not reach a peer",
     "corruption": "computed wrong numbers",
 }
@@ -181,10 +184,12 @@ def _cause(suspect: Suspect, lead: Symptom | None) -> Cause:
 
 
 def _action(suspect: Suspect, lead: Symptom | None) -> Action:
+    if lead is not None and lead.kind in _OF_WORK_ALONE and _ACTIONS[suspect.kind] == "drain_node":
+        return "run_diagnostics"
     if suspect.kind in ("gpu", "nvlink") and lead is not None and lead.code is not None:
         known = fault_catalog.xid(lead.code)
-        if known is not None:
-            return known.action
+        if known is not None:  # where no program is to blame, to start it again is no remedy
+            return "run_diagnostics" if lead.kind == "gpu_program" else known.action
     return _ACTIONS[suspect.kind]
 
 
@@ -362,6 +367,8 @@ def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
         since = min(outage.start for outage in work.outages)
         who = next((outage.user for outage in work.outages if outage.user), None)
         text = f"{len(work.symptoms)} signs on {len(nodes)} nodes are of planned work: {reason}"
+        if work.ended is not None:
+            text = f"{work.ended.run} was ended as {len(nodes)} nodes were taken out of service: {reason}"
         effects = [ident for symptom in work.symptoms for ident in symptom.events]
         found.append(
             Verdict(
@@ -374,12 +381,17 @@ def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
                 reason=text + (f" ({who})" if who else ""),
                 nodes=nodes,
                 names=(reason,) if reason else (),
+                jobs=(work.ended.run,) if work.ended is not None and work.ended.run else (),
                 incidents=_incidents(work.symptoms, scene),
                 evidence_for=(VerdictEvidence(text, tuple(effects[:_MOST_EVENTS]), 3.0),),
-                last=max(symptom.last for symptom in work.symptoms),
+                last=max((*(symptom.last for symptom in work.symptoms), *_end_of(work))),
             )
         )
     return found
+
+
+def _end_of(work: ExcusedWork) -> list[datetime]:
+    return [] if work.ended is None else [work.ended.end]
 
 
 # Planned work that is on, and how fast what is over ceases to matter; where a job stopped, it is seldom the answer.
@@ -391,9 +403,11 @@ _PLANNED_FEW = {1: 0.3, 2: 0.5}
 def _planned_share(work: ExcusedWork, scene: Scene) -> float:
     """How likely it is that what is seen now is of this work."""
     is_on = any(outage.end is None or outage.end > scene.now for outage in work.outages)
-    last = max(symptom.cured or symptom.last for symptom in work.symptoms)
+    last = max((*(symptom.cured or symptom.last for symptom in work.symptoms), *_end_of(work)))
     age = max(0.0, (scene.now - last).total_seconds())
     share = (_PLANNED if is_on else _PLANNED_OVER) * math.exp2(-age / _PLANNED_HALF_LIFE_S)
+    if work.ended is not None:
+        return round(share, 4)
     share *= _PLANNED_FEW.get(len({outage.node for outage in work.outages}), 1.0)
     stop = scene.stop
     if stop is not None and stop.run is not None:

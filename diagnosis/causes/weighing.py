@@ -57,6 +57,8 @@ _STOP_LAG_S = 600.0
 _LONG_AGO_S = 3_600.0
 _NEVER = -1e6
 _MINUTE, _AT_ONCE = timedelta(minutes=1), math.log(86_400.0 / 120.0)
+# A job's nodes beyond these prove no more.
+_MOST_ALONE = 16
 # What the work goes on under for a while.
 _LASTING = frozenset({"slow", "corruption", "heat_sign", "optic_sign", "pause_storm", "storage_complaint"})
 
@@ -113,6 +115,12 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     shared = [hit for hit in hits if hit.where in ("below", "named")]
     if suspect.kind in ("power", "rack"):
         shared = _of_dark_nodes(suspect, shared, reach)
+    if (
+        suspect.kind == "nvswitch"
+        and not reach.graph.knows(suspect.place)
+        and len({hit.unit for hit in shared}) < _SEVERAL
+    ):
+        shared = []  # of one GPU or two it is the NVLink between them
     near = _window(shared)
     near, more = _one_of_each(near) if suspect.kind == "rack" else (near, [])
     units = {hit.unit for hit in near}
@@ -183,7 +191,9 @@ def _is_at_once(hit: Hit, since: datetime) -> bool:
 
 
 def _log_odds(hit: Hit) -> float:
-    return math.log(hit.row.chance / hit.effect.leak)
+    # A program fails on any node of its job alike: that it is this GPU's, one of so many, speaks for the GPU.
+    alone = min(hit.effect.alone_of, _MOST_ALONE) if hit.where == "own" else 1
+    return math.log(hit.row.chance * alone / hit.effect.leak)
 
 
 def _window(hits: Sequence[Hit]) -> list[Hit]:
@@ -211,7 +221,10 @@ def _window(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _apart(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Links that were up again before others went down were of something else: those of each time, and the rest."""
+    """Links that were up again before others went down were of something else: those of each time, and the rest.
+
+    So were those that were up for an hour before the rest came.
+    """
     if len(hits) == 1:
         return [list(hits)]
     rest = [hit for hit in hits if hit.effect.kind not in _OF_LINKS]
@@ -225,7 +238,16 @@ def _apart(hits: Sequence[Hit]) -> list[list[Hit]]:
         elif over is not None:
             over = None if hit.effect.cured is None else max(over, hit.effect.cured)
         groups[-1].append(hit)
-    return [[*group, *rest] for group in groups] or [rest]
+    found = [[*group, *(hit for hit in rest if not _is_long_over(group, hit))] for group in groups]
+    is_whole = all(len(hits) == len(group) + len(rest) for hits, group in zip(found, groups, strict=True))
+    return found if found and is_whole else [*found, rest]
+
+
+def _is_long_over(links: Sequence[Hit], hit: Hit) -> bool:
+    """Whether links were all up again long before something else came."""
+    ends = [link.effect.cured for link in links]
+    over = max((end for end in ends if end is not None), default=None)
+    return None not in ends and over is not None and (hit.effect.first - over).total_seconds() > _LONG_AGO_S
 
 
 def _spread_s(hit: Hit) -> float:
@@ -261,6 +283,8 @@ def _usual_units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> in
     """The same where nobody told: as many as such a thing usually has."""
     if suspect.kind == "storage":
         return reach.known_nodes() // _CLIENTS
+    if suspect.kind == "nvswitch":
+        return reach.graph.gpus.get(reach.node_of(suspect.place) or "", _PARTS_OF_NODE)
     kinds = {hit.unit.kind for hit in hits} if suspect.kind == "node" else set()
     return sum(_named_parts(suspect.place, kind, reach) or _PARTS_OF_NODE for kind in kinds)
 
@@ -285,7 +309,10 @@ def _log_beta(a: float, b: float) -> float:
 
 def _add_jobs(account: Account, jobs: Sequence[Effect], tables: CauseTables) -> None:
     """The jobs that stopped or hang on the suspect's nodes: after its signs, as far as clocks can tell."""
+    own = {id(hit.effect) for hit, _ in account.parts}
     for effect in jobs:
+        if id(effect) in own:
+            continue  # it is of one place: counted there
         kind = account.suspect.kind
         row = tables.for_job(kind, effect.kind) if effect.domain is None else tables.row(kind, effect.kind, "domain")
         if row is None:
