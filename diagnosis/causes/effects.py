@@ -54,8 +54,12 @@ _DOWNSTREAM = 145
 # From this many on, complaints of one name are no accident.
 _SEVERAL, _SEVERAL_LEAK = 3, 0.01
 # Errors that a program meets by a fault of its own as well as by one of the GPU: without more, nobody can say.
-_VAGUE = re.compile(r"unspecified launch failure|CUDA error: unknown error|CUDA-capable device|failed first: exit code")
+_VAGUE = re.compile(
+    r"unspecified launch failure|CUDA error: unknown error|CUDA-capable device|failed first: exit code|found NaN in"
+)
 _VAGUE_LEAK = 0.2
+# Jobs are ended by people, and at their limit of time, with no fault at all.
+_TAKEN_OFF_LEAK = 0.5
 # What Slurm writes when a node registers with fewer GPUs than it should have.
 _FEWER_GPUS = re.compile(r"gres/gpu\b.{0,40}\bcount (?:reported lower|too low)", re.ASCII)
 _SHOWS: dict[Cause, SymptomKind] = {
@@ -309,7 +313,7 @@ def _stop(scene: Scene) -> Effect | None:
         None,
         stop.last_work,
         stop.end,
-        cause_tables().leak[STOP],
+        cause_tables().leak[STOP] if scene.taken_off() is None else _TAKEN_OFF_LEAK,
         run=stop.run,
         nodes=stop.nodes or frozenset(),
     )
@@ -354,7 +358,7 @@ def _excuse(symptom: Symptom, planned: dict[str, list[Outage]], graph: DeviceGra
 def _is_of_work(scene: Scene, planned: dict[str, list[Outage]], excused: dict[str, ExcusedWork]) -> bool:
     """Whether the job was taken off its nodes for planned work; then that work is noted to have ended it."""
     stop = scene.stop
-    if stop is None or not scene.was_taken_off():
+    if stop is None or scene.taken_off() is None:
         return False
     works = [
         work

@@ -23,8 +23,8 @@ MARKED_DOWN = timedelta(minutes=30)
 
 # Slurm's words for jobs that it ended because a node went down, or did not come up.
 _OF_NODES = ("NODE_FAIL", "BOOT_FAIL")
-# And for those that somebody ended, or that had to make room.
-_TAKEN_OFF = ("CANCELLED", "PREEMPTED", "REVOKED", "REQUEUED")
+# And for those that somebody ended, that had to make room, or whose time was up.
+_TAKEN_OFF = ("CANCELLED", "PREEMPTED", "REVOKED", "REQUEUED", "TIMEOUT", "DEADLINE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Scene:
         """The scheduler's word that it was a node by which the stopped job ended; None where it says no such thing."""
         return next((state for state in self._ends() if state.startswith(_OF_NODES)), None)
 
-    def was_taken_off(self) -> bool:
-        """Whether a person or the scheduler ended the stopped job, and not its program."""
-        return any(state.startswith(_TAKEN_OFF) for state in self._ends())
+    def taken_off(self) -> str | None:
+        """The scheduler's word that a person or it ended the stopped job, and not its program."""
+        return next((state for state in self._ends() if state.startswith(_TAKEN_OFF)), None)
 
     def _ends(self) -> list[str]:
         """The scheduler's words for the end of the job that stopped."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from diagnosis.causes.cause_catalog import STOP
 from diagnosis.causes.relevance import CURED, OF_NODE, SURVIVABLE, SURVIVED
 from diagnosis.causes.stop import is_untold
 from diagnosis.graph.place import Place
@@ -416,6 +417,18 @@ def _planned_share(work: ExcusedWork, scene: Scene) -> float:
     return round(share, 4)
 
 
+# A job that made no progress for so long before somebody ended it did hang.
+_HUNG_S = 600.0
+
+
+def _worked_to_its_end(scene: Scene, seen: SceneEffects) -> bool:
+    """Whether the stopped job complained of nothing and got on until its end."""
+    stop = scene.stop
+    if stop is None or (stop.end - stop.last_work).total_seconds() > _HUNG_S:
+        return False
+    return all(effect.run != stop.run or effect.kind == STOP for effect in seen.effects)
+
+
 def unknown_verdict(
     scene: Scene, seen: SceneEffects, weighted: Sequence[tuple[SuspectFinding, float]], planned: Sequence[Verdict]
 ) -> Verdict:
@@ -432,6 +445,9 @@ def unknown_verdict(
     named = f"; leads: {', '.join(_what(lead) for lead in leads)}" if leads else ""
     word = scene.failed_node()
     said = "" if word is None else f"; the scheduler says that a node failed ({word})"
+    taken_off = scene.taken_off()
+    if taken_off is not None:
+        said = f"; the scheduler says that it was ended, and not that it failed ({taken_off})"
     nodes: tuple[str, ...] = ()
     runs = () if scene.stop is None or scene.stop.run is None else (scene.stop.run,)
     return Verdict(
@@ -439,7 +455,7 @@ def unknown_verdict(
         name="unknown",
         probability=round(min(rest, max(0.001, left)), 4),
         cause="unknown",
-        action="run_diagnostics",
+        action="none" if taken_off is not None and _worked_to_its_end(scene, seen) else "run_diagnostics",
         since=since,
         reason=f"no cause that is known here explains it{said}{named}",
         nodes=nodes,

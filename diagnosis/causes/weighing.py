@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from diagnosis.causes.release_test import release_gain
+from diagnosis.symptoms.gpu_names import is_by_pci
 from store.records.verdict import RELEASE_CLASSES
 
 if TYPE_CHECKING:
@@ -115,12 +116,8 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     shared = [hit for hit in hits if hit.where in ("below", "named")]
     if suspect.kind in ("power", "rack"):
         shared = _of_dark_nodes(suspect, shared, reach)
-    if (
-        suspect.kind == "nvswitch"
-        and not reach.graph.knows(suspect.place)
-        and len({hit.unit for hit in shared}) < _SEVERAL
-    ):
-        shared = []  # of one GPU or two it is the NVLink between them
+    if not reach.graph.knows(suspect.place) or suspect.kind == "node":
+        shared = _of_several_gpus(shared)
     near = _window(shared)
     near, more = _one_of_each(near) if suspect.kind == "rack" else (near, [])
     units = {hit.unit for hit in near}
@@ -165,6 +162,14 @@ def _of_dark_nodes(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> 
         if 2 * len(lost) >= known:
             dark.add(unit)
     return [hit for hit in hits if hit.unit in dark]
+
+
+def _of_several_gpus(hits: Sequence[Hit]) -> list[Hit]:
+    """The signs of parts, without NVLink faults of a GPU or two: there it is the link between them."""
+    struck = {hit.unit for hit in hits if hit.effect.kind == "nvlink_fault"}
+    by_pci = sum(map(is_by_pci, struck))  # one that is told by its index may be one of these
+    are_several = max(by_pci, len(struck) - by_pci) >= _SEVERAL
+    return [hit for hit in hits if hit.effect.kind != "nvlink_fault" or are_several]
 
 
 def _one_of_each(hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
@@ -309,7 +314,7 @@ def _log_beta(a: float, b: float) -> float:
 
 def _add_jobs(account: Account, jobs: Sequence[Effect], tables: CauseTables) -> None:
     """The jobs that stopped or hang on the suspect's nodes: after its signs, as far as clocks can tell."""
-    own = {id(hit.effect) for hit, _ in account.parts}
+    own = {id(hit.effect) for hit, _ in account.parts if hit.where == "own"}
     for effect in jobs:
         if id(effect) in own:
             continue  # it is of one place: counted there

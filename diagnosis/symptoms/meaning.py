@@ -16,7 +16,9 @@ _NO_SYMPTOM = frozenset({"telemetry", "job", "outage", "iteration", "node_state"
 # More than any log repeats: whoever says so lies.
 _MOST_REPEATS = 10**9
 # Errors of a program that its own end or a person brings about.
-_ENDED = frozenset({"cancelled", "preempted", "stopped", "SIGTERM", "SignalException", "KeyboardInterrupt"})
+_ENDED = frozenset(
+    {"cancelled", "preempted", "stopped", "time_limit", "SIGTERM", "SignalException", "KeyboardInterrupt"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def told(
     job = SceneJob("llm", "1", frozenset(NODES), at(-50_000), at(700), str(scene.pop("state", "FAILED")))
     fold.place_ranks(placements_of([Job("1", "llm", "FAILED", at(-50_000), at(-50_000), at(700), 32, "gpu-[001-032]")]))
     fold.take(replace(event, id=event.id or f"e{number}") for number, event in enumerate(events))
-    stop = Stoppage(run, at(90), at(700), frozenset(NODES) if run else None)
+    stop = scene.pop("stop", Stoppage(run, at(90), at(700), frozenset(NODES) if run else None))
     jobs = (job, *scene.pop("jobs", ()))  # type: ignore[misc]
     return explain(Scene(now=at(705), symptoms=fold.symptoms(at(705)), graph=fold.graph, jobs=jobs, stop=stop, **scene))  # type: ignore[arg-type]
 
@@ -182,7 +182,7 @@ def test_what_failed_before_the_work_or_was_its_reason_is_not_excused_by_it(
     assert [one for one in verdicts if one.cause_class == "planned" and one.probability >= 0.5] == []
 
 
-@pytest.mark.parametrize("error", ["cancelled", "preempted", "stopped", "KeyboardInterrupt"])
+@pytest.mark.parametrize("error", ["cancelled", "preempted", "time_limit", "stopped", "KeyboardInterrupt"])
 def test_a_job_that_somebody_ended_tells_of_no_error(error: str) -> None:
     """It is what the launcher or Slurm writes of it."""
     assert meaning_of(program_error(100, "CANCELLED", error)) == NOTHING
@@ -229,3 +229,38 @@ def test_the_watchdogs_and_the_recorders_name_of_one_collective_are_one() -> Non
     ]
     verdicts = told(waits)
     assert (verdicts[0].cause_class, verdicts[0].node, verdicts[0].action) == ("gpu", "gpu-010", "run_diagnostics")
+
+
+@pytest.mark.parametrize("state", ["CANCELLED by 1001", "TIMEOUT"])
+def test_of_a_job_that_was_ended_while_it_worked_nobody_is_to_blame(state: str) -> None:
+    """Its last step was seconds before: the scheduler's word is told, and nothing is asked for."""
+    stop = Stoppage("llm", at(690), at(700), frozenset(NODES))
+    first = told([], state=state, stop=stop)[0]
+    assert (first.cause_class, first.action) == ("unknown", "none")
+    assert f"the scheduler says that it was ended, and not that it failed ({state})" in first.reason
+
+
+def test_a_job_that_hung_before_somebody_ended_it_is_looked_into() -> None:
+    """No progress for ten minutes, and a rank that complained: a person only put an end to it."""
+    hang = program_error(650, "Watchdog caught collective operation timeout", "nccl_watchdog")
+    stop = Stoppage("llm", at(-200), at(700), frozenset(NODES))
+    assert {one.action for one in told([hang], state="TIMEOUT", stop=stop) if one.cause_class == "unknown"} == {
+        "run_diagnostics"
+    }
+    assert likely(told([hang, xid(79, 95, "gpu-004")], state="TIMEOUT")) == [("gpu", "gpu-004/0000:0f:00.0")]
+
+
+def test_nvlinks_of_all_gpus_that_fail_at_once_are_the_nodes() -> None:
+    """No switch of the baseboard says a word; two GPUs alone are the link between them."""
+    assert likely(told(fabric_of_node(8)[1:])) == [("node", "gpu-009")]
+    assert {one.cause_class for one in told(fabric_of_node(2)[1:]) if one.probability >= 0.3} == {"nvlink"}
+
+
+def test_a_nan_is_not_surely_the_programs() -> None:
+    """A GPU that computes wrongly shows in no other way."""
+    found = program_error(
+        95, "rank 262: found NaN in local grad norm. Device: 6, node: gpu-033", "nan_found", "gpu-033"
+    )
+    verdict = told([found])[0]
+    assert verdict.cause_class in ("application", "unknown")
+    assert verdict.probability < 0.95
