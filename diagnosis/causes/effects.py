@@ -55,7 +55,8 @@ _DOWNSTREAM = 145
 _SEVERAL, _SEVERAL_LEAK = 3, 0.01
 # Errors that a program meets by a fault of its own as well as by one of the GPU: without more, nobody can say.
 _VAGUE = re.compile(
-    r"unspecified launch failure|CUDA error: unknown error|CUDA-capable device|failed first: exit code|found NaN in"
+    r"unspecified launch failure|CUDA error: unknown error|CUDA-capable device|found NaN in"
+    r"|failed first: exit code|failed \(exitcode: "
 )
 _VAGUE_LEAK = 0.2
 # Jobs are ended by people, and at their limit of time, with no fault at all.

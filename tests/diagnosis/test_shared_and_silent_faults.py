@@ -264,3 +264,32 @@ def test_a_nan_is_not_surely_the_programs() -> None:
     verdict = told([found])[0]
     assert verdict.cause_class in ("application", "unknown")
     assert verdict.probability < 0.95
+
+
+@pytest.mark.parametrize(("pci", "cause"), [(None, "nic"), ("0000:9b:00.0", "nic"), ("0000:18:00.0", "cable")])
+def test_an_adapter_that_dies_takes_its_link_along(pci: str | None, cause: str) -> None:
+    """The kernel calls it by its PCI address, the subnet manager mlx5_2: one, unless the topology tells another."""
+    made = graph()
+    if pci is not None:
+        made.add(Place("nic", "gpu-019/mlx5_2"), [f"gpu-019/{pci}"])
+    dead = host("mlx5_health", 88, "gpu-019", "poll_health:955:(pid 0): Fatal error 3 detected", "hardware")
+    gone = replace(lost_port(93, "gpu-019"), device=Device("hca"), attributes={"hca": "mlx5_2"})
+    verdicts = told([replace(dead, device=Device("nic", pci="0000:9b:00.0")), gone], made)
+    assert cause in {one.cause_class for one in verdicts if one.probability >= 0.5}
+    assert verdicts[0].node == "gpu-019"
+
+
+def test_an_adapter_that_corrected_errors_hours_before_takes_no_link_along() -> None:
+    """The cable is as likely as where the adapter said nothing."""
+    mild = replace(host("pcie_aer", -9_000, "gpu-019", "severity=Corrected", "hardware"), severity="warning")
+    mild = replace(mild, device=Device("nic", pci="0000:9b:00.0"))
+    gone = replace(lost_port(93, "gpu-019"), device=Device("hca"), attributes={"hca": "mlx5_2"})
+    assert likely(told([mild, gone]))[:1] == likely(told([gone]))[:1]
+
+
+def test_that_a_process_ended_with_an_exit_code_is_no_error_of_its_program() -> None:
+    """Each launcher prints it, whatever was the cause: here nothing else is known."""
+    verdict = told(
+        [program_error(95, "failed (exitcode: 1) local_rank: 0 (pid: 771) of binary: python3", "process_exit")]
+    )[0]
+    assert (verdict.cause_class, verdict.probability < 0.95) == ("application", True)
