@@ -288,8 +288,6 @@ def _usual_units(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> in
     """The same where nobody told: as many as such a thing usually has."""
     if suspect.kind == "storage":
         return reach.known_nodes() // _CLIENTS
-    if suspect.kind == "nvswitch":
-        return reach.graph.gpus.get(reach.node_of(suspect.place) or "", _PARTS_OF_NODE)
     kinds = {hit.unit.kind for hit in hits} if suspect.kind == "node" else set()
     return sum(_named_parts(suspect.place, kind, reach) or _PARTS_OF_NODE for kind in kinds)
 

@@ -80,6 +80,8 @@ def test_a_link_that_was_up_for_hours_is_no_part_of_what_its_node_shows_now() ->
     flap = [port, replace(port, time=at(-35_998), kind="port_discovered", severity="info")]
     alone, flapped = told([OOM]), told([*flap, OOM])
     assert likely(alone) == likely(flapped) == [("application", "llm")]
+    node = next(one for one in flapped if one.cause_class == "node")
+    assert not any("lost a link" in one.text for one in node.evidence_for)
 
 
 @pytest.mark.parametrize(("clients", "cause"), [(1, ("node", "gpu-003")), (30, ("storage", "10.0.0.7"))])
@@ -238,6 +240,12 @@ def test_of_a_job_that_was_ended_while_it_worked_nobody_is_to_blame(state: str) 
     first = told([], state=state, stop=stop)[0]
     assert (first.cause_class, first.action) == ("unknown", "none")
     assert f"the scheduler says that it was ended, and not that it failed ({state})" in first.reason
+
+
+def test_a_job_that_said_nothing_for_long_before_its_time_was_up_is_looked_into() -> None:
+    """It may have hung, though nobody complains."""
+    stop = Stoppage("llm", at(90), at(700), frozenset(NODES))
+    assert {one.action for one in told([], state="TIMEOUT", stop=stop)} == {"run_diagnostics"}
 
 
 def test_a_job_that_hung_before_somebody_ended_it_is_looked_into() -> None:
