@@ -9,13 +9,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from diagnosis.causes.cause_catalog import STOP, cause_tables
 from diagnosis.causes.scene import MARKED_DOWN, Scene, SceneJob
-from diagnosis.causes.stop import untold_job
+from diagnosis.causes.stop import Stoppage, untold_job
 from diagnosis.graph.device_graph import DeviceGraph
 from diagnosis.graph.place import Place
 from diagnosis.symptoms.symptom import Symptom, SymptomKind
@@ -23,7 +23,12 @@ from store.records.event import Cause
 from store.records.outage import Outage
 
 # Effects of a job as a whole.
-OF_JOBS = frozenset({"hang", "program_error", "memory_limit", "peer_complaint", "gpu_program", "gpu_follow_on", STOP})
+OF_JOBS = frozenset(
+    {
+        *("hang", "program_error", "memory_limit", "memory_exhausted", "peer_complaint", "gpu_program"),
+        *("gpu_follow_on", STOP),
+    }
+)
 # Those of them that a program alone brings about, unlike what it says of itself.
 _OF_PROGRAMS = frozenset({"gpu_program", "memory_limit"})
 # Lines that complain of another one.
@@ -35,6 +40,8 @@ _EXCUSED = frozenset(
         *("switch_gone", "switch_notice", "service_fault", "peer_complaint", "driver_fault", "storage_complaint"),
     }
 )
+# Of these, what stays until somebody mends it.
+_STANDING = frozenset({"gpu_lost", "driver_fault"})
 _OUR_OWN = "foreshock:"
 # Users in whose name programs drain.
 _PROGRAMS = frozenset({"", "root", "slurm", "slurmctld", "unknown"})
@@ -47,8 +54,15 @@ _DOWNSTREAM = 145
 # From this many on, complaints of one name are no accident.
 _SEVERAL, _SEVERAL_LEAK = 3, 0.01
 # Errors that a program meets by a fault of its own as well as by one of the GPU: without more, nobody can say.
-_VAGUE = re.compile(r"unspecified launch failure|CUDA error: unknown error|CUDA-capable device|failed first: exit code")
+_VAGUE = re.compile(
+    r"unspecified launch failure|CUDA error: unknown error|CUDA-capable device|found NaN in"
+    r"|failed first: exit code|failed \(exitcode: "
+)
 _VAGUE_LEAK = 0.2
+# Jobs are ended by people, and at their limit of time, with no fault at all.
+_TAKEN_OFF_LEAK = 0.5
+# What Slurm writes when a node registers with fewer GPUs than it should have.
+_FEWER_GPUS = re.compile(r"gres/gpu\b.{0,40}\bcount (?:reported lower|too low)", re.ASCII)
 _SHOWS: dict[Cause, SymptomKind] = {
     "hardware": "host_fault",
     "fabric": "link_down",
@@ -65,7 +79,8 @@ class Effect:
 
     `run` is set where it is an effect of a job, `domain` where all GPUs of an NVLink domain show it.
 
-    `leak` is the chance that it shows with no cause known here.
+    `leak` is the chance that it shows with no cause known here. `alone_of`: the nodes of its job,
+    of which one GPU alone shows it.
     """
 
     kind: str
@@ -81,6 +96,7 @@ class Effect:
     cured: datetime | None = None
     nodes: frozenset[str] = frozenset()
     uncertainty_s: float = 1.0
+    alone_of: int = 1
 
     def sign(self) -> str:
         """What it looks like: its kind, its code where it has one, else the part and whether it only warns."""
@@ -98,10 +114,11 @@ class Effect:
 
 @dataclass(slots=True)
 class ExcusedWork:
-    """Symptoms that one piece of planned work accounts for."""
+    """What one piece of planned work accounts for: symptoms, and the end of the job where it `ended` that."""
 
     outages: list[Outage] = field(default_factory=list)
     symptoms: list[Symptom] = field(default_factory=list)
+    ended: Stoppage | None = None
 
 
 @dataclass(slots=True)
@@ -116,10 +133,13 @@ class SceneEffects:
 def effects_of(scene: Scene) -> SceneEffects:
     """The effects of a scene, in the order of their symptoms."""
     planned = _planned(scene)
+    noticed = {(one.node, one.start) for one in scene.outages if _noticed(one) is not None} if planned else set()
     excused: dict[str, ExcusedWork] = {}
     seen: list[Symptom] = []
     for symptom in (*scene.symptoms, *_marked_down(scene)):
         work = _excuse(symptom, planned, scene.graph)
+        if work is not None and symptom.kind in _STANDING and _came_back_ill(symptom, work, noticed):
+            work = None
         if work is None:
             seen.append(symptom)
             continue
@@ -129,7 +149,7 @@ def effects_of(scene: Scene) -> SceneEffects:
             own.outages.append(work)
     jobs = JobIndex(scene.jobs)
     effects = list(_effects(seen, jobs, scene.graph))
-    stop = _stop(scene)
+    stop = None if _is_of_work(scene, planned, excused) else _stop(scene)
     held = frozenset(node for node, works in planned.items() if any(_is_open(work, scene.now) for work in works))
     return SceneEffects([*effects, *([stop] if stop else [])], excused, held)
 
@@ -163,7 +183,7 @@ def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) ->
     of_jobs: dict[tuple[str, str, Place | None], list[Symptom]] = {}
     of_domains: dict[tuple[str, str], list[Symptom]] = {}
     storms: list[Symptom] = []
-    for symptom in symptoms:
+    for symptom in (part for one in symptoms for part in _by_job(one, jobs)):
         domain = _domain(symptom, graph)
         if domain is not None:
             of_domains.setdefault((domain, symptom.kind), []).append(symptom)
@@ -182,11 +202,27 @@ def _effects(symptoms: Sequence[Symptom], jobs: JobIndex, graph: DeviceGraph) ->
             continue
         yield _own(symptom, named)
     yield from _storms(storms)
-    for (run, _, named), members in of_jobs.items():
-        yield _of_job(run, named, members)
+    for (run, kind, named), members in of_jobs.items():
+        found = _of_job(run, named, members)
+        is_alone = kind == "gpu_program" and found.place.kind == "gpu" and run in jobs.by_run
+        yield replace(found, alone_of=max(1, len(jobs.by_run[run].nodes))) if is_alone else found
     for (domain, _), members in of_domains.items():
         shared = _of_job(domain, None, members)
         yield replace(shared, place=Place("nvswitch", domain), run=None, domain=domain)
+
+
+def _by_job(symptom: Symptom, jobs: JobIndex) -> Iterator[Symptom]:
+    """What several jobs met at one place, one after the other, of each of them: no program fails in another's job."""
+    found: dict[str | None, list[datetime]] = defaultdict(list)
+    for moment in symptom.moments if symptom.run is None else ():
+        job = jobs.of(symptom.node, moment)
+        found[None if job is None else job.run].append(moment)
+    if len(found) < 2:
+        yield symptom
+        return
+    for moments in found.values():
+        first, last = min(moments), max(moments)
+        yield replace(symptom, first=first, last=last, newest=last, count=len(moments), moments=())
 
 
 def _storms(symptoms: Sequence[Symptom]) -> Iterator[Effect]:
@@ -278,7 +314,7 @@ def _stop(scene: Scene) -> Effect | None:
         None,
         stop.last_work,
         stop.end,
-        cause_tables().leak[STOP],
+        cause_tables().leak[STOP] if scene.taken_off() is None else _TAKEN_OFF_LEAK,
         run=stop.run,
         nodes=stop.nodes or frozenset(),
     )
@@ -320,11 +356,47 @@ def _excuse(symptom: Symptom, planned: dict[str, list[Outage]], graph: DeviceGra
     return None
 
 
+def _is_of_work(scene: Scene, planned: dict[str, list[Outage]], excused: dict[str, ExcusedWork]) -> bool:
+    """Whether the job was taken off its nodes for planned work; then that work is noted to have ended it."""
+    stop = scene.stop
+    if stop is None or scene.taken_off() is None:
+        return False
+    works = [
+        work
+        for node in sorted(stop.nodes or ())
+        for work in planned.get(node, ())
+        if abs(work.start - stop.end) <= _EXCUSE_BEFORE and (work.planned or work.cause == "unknown")
+    ]
+    if not works:
+        return False
+    own = excused.setdefault(works[0].reason or works[0].state, ExcusedWork())
+    own.outages += [work for work in works if work.reason == works[0].reason and work not in own.outages]
+    own.ended = stop
+    return True
+
+
+def _came_back_ill(symptom: Symptom, work: Outage, noticed: Collection[tuple[str, datetime]]) -> bool:
+    """Whether what is not cured was still so when the work was over: the scheduler took the node out anew at once."""
+    if symptom.cured is not None or work.end is None:
+        return False
+    return any(node == work.node and work.end <= since <= work.end + _EXCUSE_AFTER for node, since in noticed)
+
+
+def _noticed(outage: Outage) -> SymptomKind | None:
+    """What the scheduler's own word of a node means; None where a person or planned work took it out."""
+    state = outage.state.upper()
+    if outage.planned or not state.startswith(("DOWN", "DRAIN")):
+        return None
+    if _FEWER_GPUS.match(outage.reason):
+        return "gpu_lost"
+    return _SHOWS.get(outage.cause) if state.startswith("DOWN") else None
+
+
 def _marked_down(scene: Scene) -> Iterator[Symptom]:
     """What the scheduler alone noticed: nodes out of service, unplanned, that say nothing of it themselves."""
     silent = {one.node for one in scene.symptoms if one.kind in ("node_silent", "node_reboot")}
     for outage in scene.outages:
-        kind = None if outage.planned or not outage.state.upper().startswith("DOWN") else _SHOWS.get(outage.cause)
+        kind = _noticed(outage)
         if kind is None or outage.node in silent or outage.reason.startswith(_OUR_OWN):
             continue
         if scene.stop is not None and outage.start > scene.stop.end + MARKED_DOWN:

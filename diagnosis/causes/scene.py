@@ -23,6 +23,8 @@ MARKED_DOWN = timedelta(minutes=30)
 
 # Slurm's words for jobs that it ended because a node went down, or did not come up.
 _OF_NODES = ("NODE_FAIL", "BOOT_FAIL")
+# And for those that somebody ended, that had to make room, or whose time was up.
+_TAKEN_OFF = ("CANCELLED", "PREEMPTED", "REVOKED", "REQUEUED", "TIMEOUT", "DEADLINE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,18 @@ class Scene:
 
     def failed_node(self) -> str | None:
         """The scheduler's word that it was a node by which the stopped job ended; None where it says no such thing."""
+        return next((state for state in self._ends() if state.startswith(_OF_NODES)), None)
+
+    def taken_off(self) -> str | None:
+        """The scheduler's word that a person or it ended the stopped job, and not its program."""
+        return next((state for state in self._ends() if state.startswith(_TAKEN_OFF)), None)
+
+    def _ends(self) -> list[str]:
+        """The scheduler's words for the end of the job that stopped."""
         stop = self.stop
         if stop is None or stop.run is None:
-            return None
-        states = [job.state for job in self.jobs if job.run == stop.run and job.end == stop.end]
-        return next((state for state in states if state.startswith(_OF_NODES)), None)
+            return []
+        return [job.state for job in self.jobs if job.run == stop.run and job.end == stop.end]
 
 
 def scene_job(job: Job) -> SceneJob | None:

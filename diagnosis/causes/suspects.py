@@ -56,6 +56,8 @@ _SHOWN_BY_NODES = frozenset({"gpu", "nvlink", "nvswitch", "nic", "storage"})
 # after: the driver tells of a fault later than a queue pair that gives up, or a time-out of minutes ends after it.
 _ENDS_PROGRAMS = frozenset({"gpu", "nvlink", "nvswitch"})
 _CUT_OFF_WITHIN = timedelta(minutes=10)
+# Complaints that may be the complainer's own fault: of many clients one alone that loses its server lost its own way.
+_OF_BOTH_SIDES = frozenset({"storage_complaint"})
 # Classes that are the parts of a cable's both ends.
 _OF_CABLES = ("cable",)
 # What a switch alone tells of one of its links, all others being well: seldom is it the switch itself.
@@ -249,8 +251,7 @@ def hits_of(effect: Effect, reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
     """Every suspect of an effect, each once for each way in which it would show it."""
     place = effect.place
     if place.kind != "job":
-        accused = effect.named is not None
-        if not accused:
+        if effect.named is None or effect.kind in _OF_BOTH_SIDES:
             yield from _own(effect, place, reach)
         yield from _above(effect, place, reach)
     if effect.named is not None:
@@ -304,8 +305,8 @@ def hits_at_nodes(effects: Iterable[Effect], reach: ReachIndex, known: Iterable[
     for effect in effects:
         if effect.named is not None and effect.named.kind == "node":
             yield from _of_cut_off(effect, effect.named, suspects.get(effect.named.name, ()), known_of, reach)
-        if effect.place.kind == "gpu" and not is_by_pci(effect.place):
-            yield from _of_some_gpu(effect, suspects.get(reach.node_of(effect.place) or "", ()), reach)
+        if effect.place.kind in ("gpu", "nic"):
+            yield from _of_parts(effect, suspects.get(reach.node_of(effect.place) or "", ()), known_of, reach)
         if effect.place.kind == "node":
             for suspect in suspects.get(effect.place.name, ()):
                 row = reach.tables.row(suspect.kind, effect.kind, "node")
@@ -321,6 +322,43 @@ def _of_cut_off(
         row = reach.tables.row(suspect.kind, effect.kind, "named") if suspect.kind in _ENDS_PROGRAMS else None
         if row is not None and any(_is_about(hit.effect, effect) for hit in known[suspect] if hit.where == "own"):
             yield suspect, Hit(effect, CUT_OFF, row, node)
+
+
+def _of_parts(
+    effect: Effect, suspects: Iterable[Suspect], known: Mapping[Suspect, Sequence[Hit]], reach: ReachIndex
+) -> Iterator[tuple[Suspect, Hit]]:
+    """What a GPU or an adapter shows, as a sign of other parts of its node."""
+    if effect.place.kind == "gpu":
+        yield from _of_own_switches(effect, suspects, reach)
+    if is_by_pci(effect.place):
+        return
+    if effect.place.kind == "gpu":
+        yield from _of_some_gpu(effect, suspects, reach)
+    else:
+        yield from _of_some_adapter(effect, suspects, known, reach)
+
+
+def _of_some_adapter(
+    effect: Effect, suspects: Iterable[Suspect], known: Mapping[Suspect, Sequence[Hit]], reach: ReachIndex
+) -> Iterator[tuple[Suspect, Hit]]:
+    """An adapter that the fabric calls by its name may be the one of its node that the kernel tells a fault of then."""
+    row = reach.tables.row("nic", effect.kind, "own")
+    if row is None or any(is_by_pci(Place("nic", name)) for name in reach.graph.names_of(effect.place)):
+        return
+    for suspect in suspects:
+        if suspect.kind != "nic" or not is_by_pci(suspect.place):
+            continue
+        own = (hit.effect for hit in known.get(suspect, ()) if hit.where == "own")
+        if any(not sign.is_mild() and _is_about(sign, effect) for sign in own):
+            yield suspect, Hit(effect, "node", CauseRow(row.chance / _LINKS_OF_NODE), effect.place)
+
+
+def _of_own_switches(effect: Effect, suspects: Iterable[Suspect], reach: ReachIndex) -> Iterator[tuple[Suspect, Hit]]:
+    """What a GPU shows, as a sign of an NVSwitch on its own node's baseboard: every GPU there hangs on each of them."""
+    for suspect in suspects:
+        row = reach.tables.row("nvswitch", effect.kind, "below") if suspect.kind == "nvswitch" else None
+        if row is not None and not reach.graph.knows(suspect.place):
+            yield suspect, Hit(effect, "below", row, effect.place)
 
 
 def _is_about(sign: Effect, complaint: Effect) -> bool:

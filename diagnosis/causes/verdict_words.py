@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from diagnosis.causes.cause_catalog import STOP
 from diagnosis.causes.relevance import CURED, OF_NODE, SURVIVABLE, SURVIVED
 from diagnosis.causes.stop import is_untold
 from diagnosis.graph.place import Place
@@ -48,6 +49,8 @@ _ACTIONS: dict[CauseClass, Action] = {
 # Of what is likelier something else nothing is taken out of service: it is looked at.
 LIKELY = 0.5
 _LOOK: dict[CauseClass, Action] = {**dict.fromkeys(("application", "job"), "restart_app"), "planned": "none"}
+# What shows in the work alone: no part has told of a fault, so that it is looked for first.
+_OF_WORK_ALONE = frozenset({"rank_missing", "slow", "memory_exhausted", "storage_complaint"})
 # What is to be done in which order.
 _REMEDIES: dict[CauseClass, str] = {"optic": "; clean and reseat the module, then replace it, then its cable"}
 # What an operator calls a symptom: after a number, `3 of 8 ...`.
@@ -80,6 +83,7 @@ _SHOWS: dict[str, str] = {
     "slow": "were slow",
     "program_error": "reported a program error",
     "memory_limit": "killed a program at its memory limit",
+    "memory_exhausted": "ran out of memory",
     "peer_complaint": "could not reach a peer",
     "corruption": "computed wrong numbers",
 }
@@ -182,10 +186,12 @@ def _cause(suspect: Suspect, lead: Symptom | None) -> Cause:
 
 
 def _action(suspect: Suspect, lead: Symptom | None) -> Action:
+    if lead is not None and lead.kind in _OF_WORK_ALONE and _ACTIONS[suspect.kind] == "drain_node":
+        return "run_diagnostics"
     if suspect.kind in ("gpu", "nvlink") and lead is not None and lead.code is not None:
         known = fault_catalog.xid(lead.code)
-        if known is not None:
-            return known.action
+        if known is not None:  # where no program is to blame, to start it again is no remedy
+            return "run_diagnostics" if lead.kind == "gpu_program" else known.action
     return _ACTIONS[suspect.kind]
 
 
@@ -368,6 +374,9 @@ def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
         who = next((outage.user for outage in work.outages if outage.user), None)
         text = f"{many(len(work.symptoms), 'sign')} on {many(len(nodes), 'node')} "
         text += f"{plural(len(work.symptoms), 'is', 'are')} of planned work: {reason}"
+        if work.ended is not None:
+            text = f"{work.ended.run} was ended as {many(len(nodes), 'node was', 'nodes were')} taken out of service"
+            text += f": {reason}"
         effects = [ident for symptom in work.symptoms for ident in symptom.events]
         found.append(
             Verdict(
@@ -380,12 +389,17 @@ def planned_verdicts(seen: SceneEffects, scene: Scene) -> list[Verdict]:
                 reason=text + (f" ({who})" if who else ""),
                 nodes=nodes,
                 names=(reason,) if reason else (),
+                jobs=(work.ended.run,) if work.ended is not None and work.ended.run else (),
                 incidents=_incidents(work.symptoms, scene),
                 evidence_for=(VerdictEvidence(text, tuple(effects[:_MOST_EVENTS]), 3.0),),
-                last=max(symptom.last for symptom in work.symptoms),
+                last=max((*(symptom.last for symptom in work.symptoms), *_end_of(work))),
             )
         )
     return found
+
+
+def _end_of(work: ExcusedWork) -> list[datetime]:
+    return [] if work.ended is None else [work.ended.end]
 
 
 # Planned work that is on, and how fast what is over ceases to matter; where a job stopped, it is seldom the answer.
@@ -397,15 +411,29 @@ _PLANNED_FEW = {1: 0.3, 2: 0.5}
 def _planned_share(work: ExcusedWork, scene: Scene) -> float:
     """How likely it is that what is seen now is of this work."""
     is_on = any(outage.end is None or outage.end > scene.now for outage in work.outages)
-    last = max(symptom.cured or symptom.last for symptom in work.symptoms)
+    last = max((*(symptom.cured or symptom.last for symptom in work.symptoms), *_end_of(work)))
     age = max(0.0, (scene.now - last).total_seconds())
     share = (_PLANNED if is_on else _PLANNED_OVER) * math.exp2(-age / _PLANNED_HALF_LIFE_S)
+    if work.ended is not None:
+        return round(share, 4)
     share *= _PLANNED_FEW.get(len({outage.node for outage in work.outages}), 1.0)
     stop = scene.stop
     if stop is not None and stop.run is not None:
         inside = stop.nodes is None or any(outage.node in stop.nodes for outage in work.outages)
         share *= 1.0 if inside else _PLANNED_ELSEWHERE
     return round(share, 4)
+
+
+# A job that made no progress for so long before somebody ended it did hang.
+_HUNG_S = 600.0
+
+
+def _worked_to_its_end(scene: Scene, seen: SceneEffects) -> bool:
+    """Whether the stopped job complained of nothing and got on until its end."""
+    stop = scene.stop
+    if stop is None or (stop.end - stop.last_work).total_seconds() > _HUNG_S:
+        return False
+    return all(effect.run != stop.run or effect.kind == STOP for effect in seen.effects)
 
 
 def unknown_verdict(
@@ -424,6 +452,9 @@ def unknown_verdict(
     named = f"; leads: {', '.join(_what(lead) for lead in leads)}" if leads else ""
     word = scene.failed_node()
     said = "" if word is None else f"; the scheduler says that a node failed ({word})"
+    taken_off = scene.taken_off()
+    if taken_off is not None:
+        said = f"; the scheduler says that it was ended, and not that it failed ({taken_off})"
     nodes: tuple[str, ...] = ()
     runs = () if scene.stop is None or scene.stop.run is None else (scene.stop.run,)
     return Verdict(
@@ -431,7 +462,7 @@ def unknown_verdict(
         name="unknown",
         probability=round(min(rest, max(0.001, left)), 4),
         cause="unknown",
-        action="run_diagnostics",
+        action="none" if taken_off is not None and _worked_to_its_end(scene, seen) else "run_diagnostics",
         since=since,
         reason=f"no cause that is known here explains it{said}{named}",
         nodes=nodes,

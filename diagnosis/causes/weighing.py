@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from diagnosis.causes.release_test import release_gain
+from diagnosis.symptoms.gpu_names import is_by_pci
 from store.records.verdict import RELEASE_CLASSES
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ _STOP_LAG_S = 600.0
 _LONG_AGO_S = 3_600.0
 _NEVER = -1e6
 _MINUTE, _AT_ONCE = timedelta(minutes=1), math.log(86_400.0 / 120.0)
+# A job's nodes beyond these prove no more.
+_MOST_ALONE = 16
 # What the work goes on under for a while.
 _LASTING = frozenset({"slow", "corruption", "heat_sign", "optic_sign", "pause_storm", "storage_complaint"})
 
@@ -113,6 +116,8 @@ def _weigh(suspect: Suspect, hits: Sequence[Hit], jobs: Sequence[Effect], reach:
     shared = [hit for hit in hits if hit.where in ("below", "named")]
     if suspect.kind in ("power", "rack"):
         shared = _of_dark_nodes(suspect, shared, reach)
+    if not reach.graph.knows(suspect.place) or suspect.kind == "node":
+        shared = _of_several_gpus(shared)
     near = _window(shared)
     near, more = _one_of_each(near) if suspect.kind == "rack" else (near, [])
     units = {hit.unit for hit in near}
@@ -159,6 +164,14 @@ def _of_dark_nodes(suspect: Suspect, hits: Sequence[Hit], reach: ReachIndex) -> 
     return [hit for hit in hits if hit.unit in dark]
 
 
+def _of_several_gpus(hits: Sequence[Hit]) -> list[Hit]:
+    """The signs of parts, without NVLink faults of a GPU or two: there it is the link between them."""
+    struck = {hit.unit for hit in hits if hit.effect.kind == "nvlink_fault"}
+    by_pci = sum(map(is_by_pci, struck))  # one that is told by its index may be one of these
+    are_several = max(by_pci, len(struck) - by_pci) >= _SEVERAL
+    return [hit for hit in hits if hit.effect.kind != "nvlink_fault" or are_several]
+
+
 def _one_of_each(hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
     """The first sign of each part, and all others: what else a node shows that a rack took with it proves no more."""
     first: dict[Place, Hit] = {}
@@ -183,7 +196,9 @@ def _is_at_once(hit: Hit, since: datetime) -> bool:
 
 
 def _log_odds(hit: Hit) -> float:
-    return math.log(hit.row.chance / hit.effect.leak)
+    # A program fails on any node of its job alike: that it is this GPU's, one of so many, speaks for the GPU.
+    alone = min(hit.effect.alone_of, _MOST_ALONE) if hit.where == "own" else 1
+    return math.log(hit.row.chance * alone / hit.effect.leak)
 
 
 def _window(hits: Sequence[Hit]) -> list[Hit]:
@@ -211,7 +226,10 @@ def _window(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _apart(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Links that were up again before others went down were of something else: those of each time, and the rest."""
+    """Links that were up again before others went down were of something else: those of each time, and the rest.
+
+    So were those that were up for an hour before the rest came.
+    """
     if len(hits) == 1:
         return [list(hits)]
     rest = [hit for hit in hits if hit.effect.kind not in _OF_LINKS]
@@ -225,7 +243,16 @@ def _apart(hits: Sequence[Hit]) -> list[list[Hit]]:
         elif over is not None:
             over = None if hit.effect.cured is None else max(over, hit.effect.cured)
         groups[-1].append(hit)
-    return [[*group, *rest] for group in groups] or [rest]
+    found = [[*group, *(hit for hit in rest if not _is_long_over(group, hit))] for group in groups]
+    is_whole = all(len(hits) == len(group) + len(rest) for hits, group in zip(found, groups, strict=True))
+    return found if found and is_whole else [*found, rest]
+
+
+def _is_long_over(links: Sequence[Hit], hit: Hit) -> bool:
+    """Whether links were all up again long before something else came."""
+    ends = [link.effect.cured for link in links]
+    over = max((end for end in ends if end is not None), default=None)
+    return None not in ends and over is not None and (hit.effect.first - over).total_seconds() > _LONG_AGO_S
 
 
 def _spread_s(hit: Hit) -> float:
@@ -285,7 +312,10 @@ def _log_beta(a: float, b: float) -> float:
 
 def _add_jobs(account: Account, jobs: Sequence[Effect], tables: CauseTables) -> None:
     """The jobs that stopped or hang on the suspect's nodes: after its signs, as far as clocks can tell."""
+    own = {id(hit.effect) for hit, _ in account.parts if hit.where == "own"}
     for effect in jobs:
+        if id(effect) in own:
+            continue  # it is of one place: counted there
         kind = account.suspect.kind
         row = tables.for_job(kind, effect.kind) if effect.domain is None else tables.row(kind, effect.kind, "domain")
         if row is None:

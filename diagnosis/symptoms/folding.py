@@ -33,6 +33,8 @@ _MOST_NAMES = 16
 MOST_SYMPTOMS = 200_000
 # Moments of each symptom and of its cures that are held, the newest.
 _MOST_MOMENTS = 32
+# What a program brings about: one symptom may be of several jobs, one after the other.
+_OF_PROGRAMS = frozenset({"gpu_program", "memory_limit"})
 # What a program reports of one rank's GPU.
 _OF_RANKS = ("corruption", "gpu_fault", "gpu_lost")
 _BADNESS = {severity: place for place, severity in enumerate(SEVERITIES)}
@@ -302,6 +304,7 @@ class SymptomFold:
             ever=tally.first,
             newest=tally.newest,
             uncertainty_s=tally.doubt_s,
+            moments=tuple(tally.moments) if kind in _OF_PROGRAMS and len(tally.moments) > 1 else (),
         )
 
     def _device(self, place: Place, told: Device, time: datetime) -> Device:

@@ -16,7 +16,9 @@ _NO_SYMPTOM = frozenset({"telemetry", "job", "outage", "iteration", "node_state"
 # More than any log repeats: whoever says so lies.
 _MOST_REPEATS = 10**9
 # Errors of a program that its own end or a person brings about.
-_ENDED = frozenset({"cancelled", "SIGTERM", "SignalException"})
+_ENDED = frozenset(
+    {"cancelled", "preempted", "stopped", "time_limit", "SIGTERM", "SignalException", "KeyboardInterrupt"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,13 @@ class _SymptomRow:
 
 
 NOTHING = EventMeaning()
-# CUDA's words where a peer's memory does not answer: the link or the peer, and not the GPU that asked.
-_OVER_NVLINK = "peer GPU memory over nvlink"
+# CUDA's words where an NVLink or a peer's memory does not answer: the link or the peer, and not the GPU that asked.
+_OVER_NVLINK = ("peer GPU memory over nvlink", "uncorrectable NVLink error")
 
 
 def meaning_of(event: Event) -> EventMeaning:
     """What an event is a symptom of; nothing for work, plans and what is only for information."""
-    if event.kind == "training_error" and _OVER_NVLINK in event.message:
+    if event.kind == "training_error" and any(words in event.message for words in _OVER_NVLINK):
         return NOTHING if event.attributes.get("error") in _ENDED else EventMeaning("nvlink_fault")
     error = event.attributes.get("error")
     return _meaning(event.kind, event.code, event.severity, event.cause, event.source, error)

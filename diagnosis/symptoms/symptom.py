@@ -37,6 +37,7 @@ SymptomKind: TypeAlias = Literal[
     "slow",
     "program_error",  # the training program's own report
     "memory_limit",  # a job that wanted more memory than it was given: no part of the machine brings that about
+    "memory_exhausted",  # a node without memory: its job, or what else runs there, took it
     "peer_complaint",  # somebody cannot reach somebody: `points_at`
     "corruption",  # numbers that are wrong
 ]
@@ -51,6 +52,7 @@ class Symptom:
     link that came up, a node that answers), None while it stands or where nobody would say. What comes again after a
     cure has its newest `first`; `relapses` counts the cures before (at most 32), `ever` is its very first moment.
     `newest` is when something was last new: a gauge that goes on showing what it showed moves `last` alone.
+    `moments` are the newest times of what several jobs may have met one after the other (at most 32).
     `points_at` are the names that the lines give of others: a file server, a peer's address, a switch. Who complains is
     no suspect for it. `text` is the first line's, `meaning` what its code means, where a table says more than it.
     """
@@ -74,6 +76,7 @@ class Symptom:
     relapses: int = 0
     ever: datetime | None = None
     newest: datetime | None = None
+    moments: tuple[datetime, ...] = ()
 
 
 def in_order(symptoms: Iterable[Symptom]) -> list[Symptom]:
