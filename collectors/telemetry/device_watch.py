@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
+from collectors.telemetry.code_changes import code_changes
 from collectors.telemetry.device_events import (
     Finding,
     counters_began_anew,
@@ -199,6 +200,7 @@ class DeviceWatch:
             one.uuid_before = one.uuid
         one.uuid, one.pci = sample.uuid or one.uuid, sample.pci or one.pci
         yield from _xids(one, values, time_s, before_s if fresh else None)
+        yield from code_changes(one, values, (time_s, fresh), before_s if fresh else None)
         yield from node_changes((one, sample, values), node, self._of_node[sample.node])
         yield from state_changes(one, sample, values)
         rose, others, began_anew = _counted(one, sample.type, values, (time_s, fresh))

@@ -25,8 +25,9 @@ _INLET_MEASURES = ("inlet_temp_c", "ambient_temp_c")
 
 
 # Which value of a state is which kind of event, and variant, when a device comes to it from another one. Another value,
-# and the first one, are no event: a port that is down at first may never have been cabled. Sources: InfiniBand
-# Architecture Specification volume 1 (PortState, PortPhysicalState); IPMI 2.0 section 28.2, by ipmi_exporter.
+# and the first one, are no event: a port that is down at first may never have been cabled; but an accelerator that is
+# not well at first is. Sources: InfiniBand Architecture Specification volume 1 (PortState, PortPhysicalState); IPMI 2.0
+# section 28.2, by ipmi_exporter; the lists of metrics that `catalogs/telemetry.csv` names (1: well, linked, reached).
 _STATES: Mapping[str, Mapping[int, tuple[str, str]]] = {
     _LOGICAL: {
         1: ("link_down", "fabric"),
@@ -41,9 +42,15 @@ _STATES: Mapping[str, Mapping[int, tuple[str, str]]] = {
         5: ("link_up", "fabric"),
         6: ("link_inactive", ""),
     },
+    "healthy": {0: ("accelerator_health", "alarm"), 1: ("accelerator_health", "well")},
+    "driver_running": {0: ("accelerator_health", "driver"), 1: ("accelerator_health", "well")},
+    "link_up": {0: ("link_down", "npu"), 1: ("link_up", "npu")},
+    "network_healthy": {0: ("link_degraded", "npu"), 1: ("link_restored", "npu")},
     "chassis_power_state": {0: ("node_power", "off"), 1: ("node_power", "on")},
     "bmc_up": {0: ("bmc_silent", ""), 1: ("bmc_returned", "")},
 }
+
+_MUST_BE_ONE = frozenset({"healthy", "driver_running"})
 
 
 def state_changes(one: DeviceState, sample: Sample, values: Mapping[str, float]) -> Iterator[Finding]:
@@ -53,6 +60,8 @@ def state_changes(one: DeviceState, sample: Sample, values: Mapping[str, float])
     time_s = sample.time.timestamp()
     for measure, meanings in _STATES.items():
         value, before = values.get(measure), one.last.get(measure)
+        if before is None and measure in _MUST_BE_ONE:
+            before = 1.0
         if value is None or before is None or value == before or (measure == _PHYSICAL and _LOGICAL in values):
             continue
         meaning = meanings.get(int(value))

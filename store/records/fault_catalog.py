@@ -173,8 +173,25 @@ def kind_description(kind: str, code: int | None, severity: Severity, cause: Cau
     forms = _by_kind().get(kind, ())
     if not forms:
         return None
-    best = max(forms, key=lambda form: (form.severity == severity, form.cause == cause, form.variant == ""))
+    own = None if code is None else coded_form(kind, code)[0]
+    best = max(
+        forms,
+        key=lambda form: (form.variant == own, form.severity == severity, form.cause == cause, form.variant == ""),
+    )
     return best.description
+
+
+def coded_form(kind: str, code: int) -> tuple[str | None, str]:
+    """Which form of its kind a code is, and what its vendor calls it; None for one that no table knows."""
+    if kind == "gpu_afid":
+        return _afids().get(code, (None, ""))
+    known = kind == "mlu_xid" and (kind, str(code)) in kind_meanings()
+    return str(code) if known else None, ""
+
+
+@cache
+def _afids() -> Mapping[int, tuple[str | None, str]]:
+    return {int(row["code"]): (row["form"], row["name"]) for row in rows("afid")}
 
 
 def code_description(kind: str, code: int | None) -> str | None:
