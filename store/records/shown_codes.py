@@ -1,7 +1,7 @@
-"""Fault codes that an exporter shows of an accelerator: Ascend's fault codes, AMD's field identifiers, Cambricon's Xids.
+"""Fault codes that an exporter shows of an accelerator: Ascend's codes, AMD's field identifiers, Cambricon's Xids.
 
     shown_codes({"error_code": 2162167809.0, "gpu_temp_c": 61.0}) -> {ShownCode("ascend_fault", 0x80E01801)}
-    with_shown_code(event, ShownCode("gpu_afid", 18, "fatal"))     -> Event(kind="gpu_afid", code=18, severity="fatal", ...)
+    with_shown_code(event, ShownCode("gpu_afid", 18, "fatal")) -> Event(kind="gpu_afid", code=18, severity="error", ...)
 
 The numbers of Cambricon's Xids have nothing to do with NVIDIA's. Tables: `catalogs/kinds.csv` (`mlu_xid`, by number),
 `catalogs/afid.csv`, `catalogs/ascend.csv`. A code that no table knows stays a fault: it is never dropped.

@@ -1,4 +1,4 @@
-"""Accelerators of AMD, Huawei, Cambricon, Intel (GPUs, Gaudi) and MetaX: memory errors, a firmware that does not answer, resets.
+"""Accelerators of AMD, Huawei, Cambricon, Intel (GPUs, Gaudi) and MetaX: memory errors, dead firmware, resets.
 
     habanalabs hl3: HBM0_MC0_DERR: ECC error detected. address: 0x1001. Syndrome: 0x3. wrapper id 2. block id 0x41.
     critical 1.
