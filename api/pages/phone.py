@@ -140,7 +140,7 @@ def _place(found: Sequence[IncidentJson], hint: HintJson | None, facts: PhoneFac
     said += [document.line(f"Run hit: {values.shown(run)}")] if run else []
     others = len(found) - 1
     said += [document.line(f"{values.many(others, 'more fault')} on this node")] if others else []
-    action = "look at it" if first.action == "none" else values.action(first.action)
+    action = "look at it" if first.action == "none" else values.action(first.action, first.device.type)
     said.append(f'<p class="do">Do: {html_text(action)}</p>')
     said += [document.line(f"{values.NAMELESS[:1].upper()}{values.NAMELESS[1:]}.")] if values.is_nameless(first) else []
     if hint is not None:

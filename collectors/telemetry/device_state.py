@@ -51,6 +51,7 @@ class DeviceState:
     source: str = "dcgm"
     uuid: str | None = None
     pci: str | None = None
+    serial: str | None = None
     last: dict[str, float] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     absent: dict[str, int] = field(default_factory=dict)
@@ -126,6 +127,7 @@ class DeviceState:
         self.limits = {name: limit for name, limit in self.limits.items() if name == NAME_SHARED}
         self.fault = None
         self.codes, self.codes_before = [], []
+        self.serial = None
 
     def limit(self, name: str) -> RateLimit:
         """The limit of one of its counters."""

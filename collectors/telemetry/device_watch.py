@@ -199,6 +199,7 @@ class DeviceWatch:
             one.forget()
             one.uuid_before = one.uuid
         one.uuid, one.pci = sample.uuid or one.uuid, sample.pci or one.pci
+        one.serial = sample.serial or one.serial
         yield from _xids(one, values, time_s, before_s if fresh else None)
         yield from code_changes(one, values, (time_s, fresh), before_s if fresh else None)
         yield from node_changes((one, sample, values), node, self._of_node[sample.node])
@@ -297,6 +298,8 @@ class DeviceWatch:
                 yield self._event(one, moment, device_missing(one.type, one.name, one.index))
 
     def _event(self, one: DeviceState, time: datetime, finding: Finding) -> Event:
+        if one.serial is not None and not finding.whole_node:
+            finding = replace(finding, attributes={**finding.attributes, "serial": one.serial})
         return finding_event(finding, (one.node, one.source, one.name), one.device(), time, self._origin)
 
     def _event_of(self, node: str, source: str, time: datetime, finding: Finding) -> Event:

@@ -98,7 +98,8 @@ def _ground(node: NodeDetailJson, verdicts: Sequence[VerdictJson], now: datetime
     if node.state != "faulty" or fatal is None:
         return "", ""
     blamed = next((one for one in sayings.by_urgency(verdicts) if one.node == node.node), None)
-    return f": {words.fault(fatal, now)}", f"Do: {words.action(fatal.action if blamed is None else blamed.action)}."
+    to_do = words.action(fatal.action, fatal.device.type) if blamed is None else sayings.to_do(blamed)
+    return f": {words.fault(fatal, now)}", f"Do: {to_do}."
 
 
 def _not_scored(node: NodeJson) -> str:

@@ -181,6 +181,8 @@ def _cause(suspect: Suspect, lead: Symptom | None) -> Cause:
 
 
 def _action(suspect: Suspect, lead: Symptom | None) -> Action:
+    if suspect.kind in ("gpu", "nvlink") and lead is not None and lead.action is not None:
+        return lead.action
     if suspect.kind in ("gpu", "nvlink") and lead is not None and lead.code is not None:
         known = fault_catalog.xid(lead.code)
         if known is not None:

@@ -335,4 +335,5 @@ def _sample(scraped: DeviceScrape, source: str) -> Sample:
         name=None if name is None else str(name),
         port=device.port,
         source=source,
+        serial=None if scraped.about.get("serial") is None else str(scraped.about["serial"]),
     )

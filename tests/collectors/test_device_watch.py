@@ -412,3 +412,11 @@ def test_a_memory_s_error_is_told_by_its_smallest_part() -> None:
         ("edac", "warning", "mc0/csrow2/ch1"),
         ("edac", "warning", "mc1"),
     ]
+
+
+def test_the_serial_number_that_an_exporter_tells_is_in_the_events_of_its_device() -> None:
+    """The maker asks for it: AMD's and Cambricon's exporters tell it."""
+    page = Page()
+    page.scrape_any((None, {"ecc_dbe": 0}), type="mlu", source="cambricon", serial="102112300123")
+    [event] = page.scrape_any((None, {"ecc_dbe": 1}), type="mlu", source="cambricon", serial="102112300123")
+    assert event.attributes["serial"] == "102112300123"

@@ -40,7 +40,7 @@ def test_a_sample_gathers_the_metrics_of_one_mlu() -> None:
         "row_remap_correctable": 2.0,
         "power_w": 212.0,
     }
-    assert one(*lines) == Sample(NOW, "mlu-7", 1, values, uuid="U-1", type="mlu", source="cambricon")
+    assert one(*lines) == Sample(NOW, "mlu-7", 1, values, uuid="U-1", type="mlu", source="cambricon", serial="S1")
 
 
 def test_the_event_names_model_and_serial_number() -> None:

@@ -43,6 +43,7 @@ DEVICES = {
     "port": "port",
     "switch": "switch",
     "npu": "NPU",
+    "mlu": "MLU",
     "hpu": "accelerator",
     "cpu": "processor",
     "dimm": "memory module",
@@ -244,8 +245,10 @@ def hint_state(state: str, action: str, stop: str) -> str:
     return HELD_BACK if is_held_back(state, action, stop) else HINT_STATES.get(state) or state.replace("_", " ")
 
 
-def action(name: str) -> str:
-    """What to do, in words."""
+def action(name: str, device: str = "gpu") -> str:
+    """What to do, in words, with a device of a type: "reset the NPU"."""
+    if name == "reset_gpu" and device in ("npu", "mlu", "hpu"):
+        return f"reset the {DEVICES[device]}"
     return ACTIONS.get(name, name.replace("_", " "))
 
 

@@ -93,11 +93,13 @@ def is_taken(one: VerdictJson | IncidentJson) -> bool:
 def title(verdict: VerdictJson) -> str:
     """`switch leaf004`, `power of r12`, `GPU 5 of gpu-017`, `cause unknown`.
 
-    A GPU is called by its index, as `nvidia-smi` and schedulers do; by its PCI address where nobody told the index.
+    A GPU is called by its index, as its maker's tool and schedulers do; by its PCI address where nobody told the index.
     """
     if verdict.cause_class == "unknown":
         return "cause unknown"
     kind = CLASSES.get(verdict.cause_class, verdict.cause_class)
+    if verdict.cause_class == "gpu" and verdict.device.type in ("npu", "mlu", "hpu"):
+        kind = values.DEVICES[verdict.device.type]
     node, _, part = verdict.name.partition("/")
     if part and node == verdict.node:
         number = part.removeprefix("gpu")  # a GPU of which its index alone is known
@@ -183,4 +185,4 @@ def suffering(verdict: VerdictJson) -> str:
 
 def to_do(verdict: VerdictJson) -> str:
     """What to do, in words."""
-    return values.action(verdict.action)
+    return values.action(verdict.action, verdict.device.type)
