@@ -8,7 +8,7 @@ from typing import Any
 from collectors.telemetry.device_events import Finding, proven_xid
 from collectors.telemetry.presence import MISSES, PATIENCE_S, Presence, RateLimit, rate_limit
 from store.records.event import Device
-from store.records.shown_codes import CODES
+from store.records.fault_catalog import CODES
 from store.records.telemetry import ACCELERATORS, Sample
 
 # Samples after which a value that never came back is forgotten: a day of one each 15 s.

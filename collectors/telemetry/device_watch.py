@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
-from collectors.telemetry.code_changes import code_changes
 from collectors.telemetry.device_events import (
     Finding,
     counters_began_anew,
@@ -36,7 +35,7 @@ from collectors.telemetry.device_events import (
 from collectors.telemetry.device_state import NODE, DeviceState, NodeWatch, key_of, note_fault, watched_device
 from collectors.telemetry.node_watch import SPEAKERS, name_shared, node_changes, streams_gone
 from collectors.telemetry.presence import MISSES
-from collectors.telemetry.states import state_changes
+from collectors.telemetry.states import code_changes, state_changes
 from parsers.formats.dcgm import BLANKS
 from store.records.event import Device, Event
 from store.records.fault_catalog import Counter, counter, link_counters

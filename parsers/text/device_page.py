@@ -19,8 +19,7 @@ from parsers.text.exposition import Point, read_point
 from parsers.text.parser import Context, FormatSigns, ParseError
 from parsers.text.stamp import Stamps
 from store.records.event import Attribute, Device, Event
-from store.records.fault_catalog import with_kind_meaning
-from store.records.shown_codes import ShownCode, shown_codes, with_shown_code
+from store.records.fault_catalog import ShownCode, shown_codes, with_kind_meaning, with_shown_code
 from store.records.telemetry import Sample
 from store.telemetry.measures import Metric, find_metric
 

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from store.records.fault_catalog import counter
-from store.records.shown_codes import CODES
+from store.records.fault_catalog import CODES, counter
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]

@@ -13,8 +13,7 @@ import re
 
 from parsers.kernel_messages.family import PCI, MessageFamily, MessageForm, decoder, signs
 from store.records.event import Attribute, Device, Event, canonical_pci
-from store.records.fault_catalog import with_ascend_code, with_kind_meaning
-from store.records.shown_codes import with_mlu_xid
+from store.records.fault_catalog import with_ascend_code, with_kind_meaning, with_mlu_xid
 
 # AMD's GPU driver: memory and link errors (RAS), retired pages, resets, hung rings, page faults, heat, GPUs gone.
 #

@@ -11,8 +11,7 @@ from diagnosis.symptoms.event_place import place_of_event
 from diagnosis.symptoms.folding import SymptomFold
 from diagnosis.symptoms.meaning import meaning_of
 from store.records.event import Device, Event
-from store.records.fault_catalog import with_kind_meaning
-from store.records.shown_codes import ShownCode, with_shown_code
+from store.records.fault_catalog import ShownCode, with_kind_meaning, with_shown_code
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
