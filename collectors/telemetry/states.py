@@ -54,6 +54,8 @@ _STATES: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "bmc_up": {0: ("bmc_silent", ""), 1: ("bmc_returned", "")},
 }
 
+# What an exporter says, where the kind speaks of a tool.
+_SAID = {("accelerator_health", "alarm"): "The exporter calls it unhealthy"}
 _MUST_BE_ONE = frozenset({"healthy", "driver_running"})
 
 
@@ -70,7 +72,7 @@ def state_changes(one: DeviceState, sample: Sample, values: Mapping[str, float])
             continue
         meaning = meanings.get(int(value))
         if meaning is not None and one.limit(f"{measure}={int(value)}").add(1.0, time_s):
-            yield meant_of_device(*meaning)
+            yield meant_of_device(*meaning, _SAID.get(meaning, ""))
     yield from _rate(one, values, time_s)
     yield from _throttled(one, values, time_s)
     yield from _inlet(one, values, time_s)
