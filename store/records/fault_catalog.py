@@ -181,6 +181,13 @@ def kind_description(kind: str, code: int | None, severity: Severity, cause: Cau
     return best.description
 
 
+def named_kind(kind: str, code: int | None) -> str:
+    """A kind with its code as its maker writes it: `xid 79`, `ascend_fault 80818C00`, `link_down`."""
+    if code is None:
+        return kind
+    return f"{kind} {code:08X}" if kind in ("ascend_fault", "ascend_fault_cleared") else f"{kind} {code}"
+
+
 def coded_form(kind: str, code: int) -> tuple[str | None, str]:
     """Which form of its kind a code is, and what its vendor calls it; None for one that no table knows."""
     if kind == "gpu_afid":

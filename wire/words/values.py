@@ -211,11 +211,18 @@ def what(fault: EventJson | IncidentJson) -> str:
     return coded(fault.kind, fault.code, fault.meaning or "")
 
 
+# Codes of other makers than NVIDIA, as their tools write them.
+_CODES = {"ascend_fault": "fault {:08X}", "gpu_afid": "AFID {}", "mlu_xid": "MLU Xid {}"}
+
+
 def coded(kind: str, code: int | None, description: str) -> str:
     """What a kind and code mean, in words: as `what` says it of a fault."""
     meaning = _lowered(description)
     if kind in ("xid", "sxid") and code is not None:
         name = f"{'SXid' if kind == 'sxid' else 'Xid'} {code}"
+        return f"{name}, {meaning}" if meaning else name
+    if kind in _CODES and code is not None:
+        name = _CODES[kind].format(code)
         return f"{name}, {meaning}" if meaning else name
     return meaning or kind.replace("_", " ")
 
