@@ -54,8 +54,6 @@ _STATES: Mapping[str, Mapping[int, tuple[str, str]]] = {
     "bmc_up": {0: ("bmc_silent", ""), 1: ("bmc_returned", "")},
 }
 
-# What an exporter says, where the kind speaks of a tool.
-_SAID = {("accelerator_health", "alarm"): "The exporter calls it unhealthy"}
 _MUST_BE_ONE = frozenset({"healthy", "driver_running"})
 
 
@@ -72,10 +70,17 @@ def state_changes(one: DeviceState, sample: Sample, values: Mapping[str, float])
             continue
         meaning = meanings.get(int(value))
         if meaning is not None and one.limit(f"{measure}={int(value)}").add(1.0, time_s):
-            yield meant_of_device(*meaning, _SAID.get(meaning, ""))
+            yield health_changed(value) if measure == "healthy" else meant_of_device(*meaning)
     yield from _rate(one, values, time_s)
     yield from _throttled(one, values, time_s)
     yield from _inlet(one, values, time_s)
+
+
+def health_changed(value: float) -> Finding:
+    """An exporter calls its device healthy (1) again, or no more."""
+    if value:
+        return meant_of_device("accelerator_health", "well")
+    return meant_of_device("accelerator_health", "alarm", "The exporter calls it unhealthy")
 
 
 def _rate(one: DeviceState, values: Mapping[str, float], time_s: float) -> Iterator[Finding]:
@@ -135,12 +140,13 @@ def code_changes(
     shown = shown_codes(values)
     for code in sorted(shown - known - last):
         if one.limit(f"{code.kind}={code.code}").add(1.0, time_s):
-            yield _came(code, first=one.first_s == time_s, before_s=before_s)
+            yield code_came(code, first=one.first_s == time_s, before_s=before_s)
     one.codes_before = [[code.kind, code.code, code.severity] for code in sorted(known)]
     one.codes = [[code.kind, code.code, code.severity] for code in sorted(last | shown)]
 
 
-def _came(code: ShownCode, *, first: bool, before_s: float | None) -> Finding:
+def code_came(code: ShownCode, *, first: bool, before_s: float | None) -> Finding:
+    """A code that was not shown before. `first`: nor was its device."""
     found = _finding(code)
     if first and not code.stands():
         severity = "warning" if found.severity in ("error", "fatal") else found.severity
