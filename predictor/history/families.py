@@ -39,7 +39,7 @@ FAMILIES: tuple[PrecursorFamily, ...] = (
     PrecursorFamily("ecc_sbe", "corrected ECC error", counted=True, per_device=True),
     PrecursorFamily("memory", "uncorrectable memory error", per_device=True),
     PrecursorFamily("row_remap", "row remapping", per_device=True),
-    PrecursorFamily("nvlink", "NVLink error", counted=True, per_device=True),
+    PrecursorFamily("nvlink", "GPU link error", counted=True, per_device=True),
     PrecursorFamily("pcie", "PCIe error", counted=True, per_device=True),
     PrecursorFamily("thermal", "thermal slowdown"),
     PrecursorFamily("gpu_missing", "GPU disappearance"),

@@ -248,3 +248,21 @@ def test_a_verdict_calls_an_accelerator_as_its_maker_does(device: str, called: s
     )
     assert (verdicts.title(verdict), verdicts.to_do(verdict)) == (called, to_do)
     assert words.device(DeviceJson(type=device, index=2)) == called.removesuffix(" of n1")
+
+
+@pytest.mark.parametrize(
+    ("device", "reason", "called"),
+    [
+        ("gpu", "5 more NVLink CRC errors", "NVLink 2 of n1"),
+        ("gpu", "XGMI PCS DataLossErr detected", "XGMI 2 of n1"),
+        ("npu", "4 more link CRC errors on link 3", "HCCS of NPU 2 of n1"),
+        ("mlu", "9 more link CRC-32 errors on link 1", "MLU-Link of MLU 2 of n1"),
+    ],
+)
+def test_a_link_between_accelerators_is_called_as_its_maker_does(device: str, reason: str, called: str) -> None:
+    """NVIDIA's name is for NVIDIA's."""
+    of, where = DeviceJson(type=device, index=2), "n1/gpu2"
+    verdict = VerdictJson(
+        id="v", rank=1, cause_class="nvlink", name=where, node="n1", since=NOW, reason=reason, device=of
+    )
+    assert verdicts.title(verdict) == called

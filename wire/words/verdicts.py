@@ -28,6 +28,12 @@ CLASSES = {
     "planned": "planned work on",
     "job": "job",
 }
+# The same of other makers: their accelerators, and the links between them.
+_OF_MAKERS = {
+    **{("gpu", device): values.DEVICES[device] for device in ("npu", "mlu", "hpu")},
+    ("nvlink", "npu"): "HCCS of NPU",
+    ("nvlink", "mlu"): "MLU-Link of MLU",
+}
 # What is no fault of a machine: nobody has to run.
 _CALM = ("planned", "application", "job")
 _SURE = 0.5
@@ -98,12 +104,14 @@ def title(verdict: VerdictJson) -> str:
     if verdict.cause_class == "unknown":
         return "cause unknown"
     kind = CLASSES.get(verdict.cause_class, verdict.cause_class)
-    if verdict.cause_class == "gpu" and verdict.device.type in ("npu", "mlu", "hpu"):
-        kind = values.DEVICES[verdict.device.type]
+    kind = _OF_MAKERS.get((verdict.cause_class, verdict.device.type), kind)
+    if verdict.cause_class == "nvlink" and "XGMI" in verdict.reason:
+        kind = "XGMI"
     node, _, part = verdict.name.partition("/")
     if part and node == verdict.node:
         number = part.removeprefix("gpu")  # a GPU of which its index alone is known
-        index = verdict.device.index if verdict.cause_class == "gpu" else None
+        numbered = verdict.cause_class == "gpu" or (verdict.cause_class, verdict.device.type) in _OF_MAKERS
+        index = verdict.device.index if numbered else None
         return f"{kind} {index if index is not None else number if number.isdecimal() else part} of {node}"
     return verdict.name if verdict.name.lower().startswith(kind.lower()) else f"{kind} {verdict.name}"
 
