@@ -263,6 +263,14 @@ def test_a_link_between_accelerators_is_called_as_its_maker_does(device: str, re
     """NVIDIA's name is for NVIDIA's."""
     of, where = DeviceJson(type=device, index=2), "n1/gpu2"
     verdict = VerdictJson(
-        id="v", rank=1, cause_class="nvlink", name=where, node="n1", since=NOW, reason=reason, device=of
+        id="v",
+        rank=1,
+        probability=0.9,
+        cause_class="nvlink",
+        name=where,
+        node="n1",
+        since=NOW,
+        reason=reason,
+        device=of,
     )
     assert verdicts.title(verdict) == called
