@@ -71,6 +71,8 @@ _NAMES = (
     "optics",
     "nvidia_smi",
     "npu_smi",
+    "hccn",
+    "cnmon",
     "rocm_smi",
     "amd_smi",
     "checkpoints",

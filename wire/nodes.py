@@ -180,12 +180,16 @@ class NodeTimelineJson(JsonObject, frozen=True, kw_only=True):
 
 
 class NodeGpuJson(JsonObject, frozen=True, kw_only=True):
-    """What a GPU of a node is called; null where nobody tells. `index` is its number within the node."""
+    """What a GPU of a node is called; null where nobody tells. `index` is its number within the node.
+
+    `type` is what its maker calls such a device: `gpu`, `npu`, `mlu` or `hpu`.
+    """
 
     index: int | None = None
     pci: Annotated[str | None, example("0000:0f:00.0")] = None
     uuid: str | None = None
     serial: Annotated[str | None, example("1650523000011")] = None
+    type: Annotated[str, example("gpu")] = "gpu"
 
 
 class DayJson(JsonObject, frozen=True, kw_only=True):

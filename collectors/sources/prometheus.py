@@ -26,8 +26,9 @@ from collectors.collector import CollectorTurn, Position, SourceError, SourceSet
 from collectors.telemetry.device_events import device_missing, finding_event, rise, xid_changed
 from collectors.telemetry.node_watch import DRIFT_S, booted
 from collectors.telemetry.prometheus_rules import STEP_S, Hour, RecordingRule, hour_query, record_name, recorded
+from collectors.telemetry.states import code_came, health_changed
 from store.records.event import Device, Event
-from store.records.fault_catalog import counter
+from store.records.fault_catalog import counter, shown_codes
 from store.records.telemetry import ROLLUP_S
 from wire.access.address import clear_text, token_opener
 
@@ -35,6 +36,8 @@ from wire.access.address import clear_text, token_opener
 #
 # A server that is busy or away is asked again, a few times; then the source fails and is opened anew by the runner.
 
+# Gauges of the last fault code of a device, each by its own maker's table.
+_CODES = ("xid_last", "mlu_xid_last", "error_code")
 _TRIES = 4
 _MOST_BYTES = 256 * 1024 * 1024
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504})
@@ -239,19 +242,8 @@ class PrometheusCollector:
         """
         for one in self._present(newest_s):
             kind = _device_type(one)
-            last = f'{record_name(one.measure, "last")}{{exporter="{one.exporter}"}}'
-            before = f"last_over_time({last}[1h] offset {STEP_S}s)"
-            if one.measure == "xid_last":
-                there = f'last_over_time(foreshock:gpu_temp_c:last{{exporter="{one.exporter}"}}[1h] offset {STEP_S}s)'
-                labels = ", ".join((self._label, *one.place.labels))
-                question = f"(({last} > 0) unless ({last} == {before})) and on ({labels}) {there}"
-            elif one.measure == "boot_time_s":
-                question = f"{last} and ({last} - {before} > {DRIFT_S:.0f})"
-            elif one.measure == "gpu_temp_c":
-                question = (
-                    f"({last} offset {STEP_S}s unless {last}) and on ({self._label}) count by ({self._label}) ({last})"
-                )
-            else:
+            question = self._question(one)
+            if question is None:
                 continue
             found: list[Event] = []
             for labels_of, points in self._client.query_range(question, since_s + STEP_S, newest_s, STEP_S):
@@ -259,6 +251,22 @@ class PrometheusCollector:
                     found += self._change(one, (kind, labels_of), moment_s, value)
             if found:
                 yield found
+
+    def _question(self, one: RecordingRule) -> str | None:
+        """What asks for the changes of a measure; None of one whose changes tell nothing."""
+        last = f'{record_name(one.measure, "last")}{{exporter="{one.exporter}"}}'
+        before = f"last_over_time({last}[1h] offset {STEP_S}s)"
+        if one.measure in _CODES:
+            there = f'last_over_time(foreshock:gpu_temp_c:last{{exporter="{one.exporter}"}}[1h] offset {STEP_S}s)'
+            labels = ", ".join((self._label, *one.place.labels))
+            return f"(({last} > 0) unless ({last} == {before})) and on ({labels}) {there}"
+        if one.measure == "boot_time_s":
+            return f"{last} and ({last} - {before} > {DRIFT_S:.0f})"
+        if one.measure == "healthy":
+            return f"(({last} == 0) unless ({before} == 0)) or (({last} == 1) and ({before} == 0))"
+        if one.measure == "gpu_temp_c":
+            return f"({last} offset {STEP_S}s unless {last}) and on ({self._label}) count by ({self._label}) ({last})"
+        return None
 
     def _change(
         self, one: RecordingRule, of: tuple[str, dict[str, str]], moment_s: int, value: float
@@ -270,6 +278,11 @@ class PrometheusCollector:
             finding = xid_changed(int(value), datetime.fromtimestamp(moment_s - STEP_S, UTC), first=False)
         elif one.measure == "boot_time_s":
             finding = booted(labels[self._label], value)
+        elif one.measure == "healthy":
+            finding = health_changed(value)
+        elif one.measure in _CODES:
+            (code,) = shown_codes({one.measure: value}) or (None,)
+            finding = None if code is None else code_came(code, first=False, before_s=moment_s - STEP_S)
         else:
             finding = device_missing(kind, None, device.index)
         if finding is not None:

@@ -8,12 +8,13 @@ from typing import Any
 from collectors.telemetry.device_events import Finding, proven_xid
 from collectors.telemetry.presence import MISSES, PATIENCE_S, Presence, RateLimit, rate_limit
 from store.records.event import Device
+from store.records.fault_catalog import CODES
 from store.records.telemetry import ACCELERATORS, Sample
 
 # Samples after which a value that never came back is forgotten: a day of one each 15 s.
 _FORGOTTEN = 5760
 # Values that are only there while something is wrong, or once something was: their end is no loss.
-_COME_AND_GO = ("error_code", "afid_", "xid_")
+_COME_AND_GO = (*CODES, "xid_", "mlu_xid_")
 # How much longer than ever before a value must be gone, and the longest absence that counts as its way.
 _LONGER = 1.5
 _LONGEST_GAP_S = 86_400.0
@@ -34,6 +35,7 @@ class DeviceState:
         gaps_s: of each, its longest absence that ended: what comes less often than its device is not lost.
         first_s: when it was first reported.
         xids, xids_before: the codes that its gauges show at its last moment and showed at the one before.
+        codes, codes_before: the same of other vendors' codes, each with its kind and severity.
         standing: levels that are over their limit.
         falls: when each counter fell last; what falls again and again is no counter.
         boot_s: the newest boot time. uuid_before: whose place the device took.
@@ -49,6 +51,7 @@ class DeviceState:
     source: str = "dcgm"
     uuid: str | None = None
     pci: str | None = None
+    serial: str | None = None
     last: dict[str, float] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     absent: dict[str, int] = field(default_factory=dict)
@@ -58,6 +61,8 @@ class DeviceState:
     first_s: float | None = None
     xids: list[int] = field(default_factory=list)
     xids_before: list[int] = field(default_factory=list)
+    codes: list[list[Any]] = field(default_factory=list)
+    codes_before: list[list[Any]] = field(default_factory=list)
     fault: list[Any] | None = None
     limits: dict[str, RateLimit] = field(default_factory=dict)
     standing: set[str] = field(default_factory=set)
@@ -121,6 +126,8 @@ class DeviceState:
         self.gaps_s.clear()
         self.limits = {name: limit for name, limit in self.limits.items() if name == NAME_SHARED}
         self.fault = None
+        self.codes, self.codes_before = [], []
+        self.serial = None
 
     def limit(self, name: str) -> RateLimit:
         """The limit of one of its counters."""

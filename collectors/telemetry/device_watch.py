@@ -35,7 +35,7 @@ from collectors.telemetry.device_events import (
 from collectors.telemetry.device_state import NODE, DeviceState, NodeWatch, key_of, note_fault, watched_device
 from collectors.telemetry.node_watch import SPEAKERS, name_shared, node_changes, streams_gone
 from collectors.telemetry.presence import MISSES
-from collectors.telemetry.states import state_changes
+from collectors.telemetry.states import code_changes, state_changes
 from parsers.formats.dcgm import BLANKS
 from store.records.event import Device, Event
 from store.records.fault_catalog import Counter, counter, link_counters
@@ -198,7 +198,9 @@ class DeviceWatch:
             one.forget()
             one.uuid_before = one.uuid
         one.uuid, one.pci = sample.uuid or one.uuid, sample.pci or one.pci
+        one.serial = sample.serial or one.serial
         yield from _xids(one, values, time_s, before_s if fresh else None)
+        yield from code_changes(one, values, (time_s, fresh), before_s if fresh else None)
         yield from node_changes((one, sample, values), node, self._of_node[sample.node])
         yield from state_changes(one, sample, values)
         rose, others, began_anew = _counted(one, sample.type, values, (time_s, fresh))
@@ -295,6 +297,8 @@ class DeviceWatch:
                 yield self._event(one, moment, device_missing(one.type, one.name, one.index))
 
     def _event(self, one: DeviceState, time: datetime, finding: Finding) -> Event:
+        if one.serial is not None and not finding.whole_node:
+            finding = replace(finding, attributes={**finding.attributes, "serial": one.serial})
         return finding_event(finding, (one.node, one.source, one.name), one.device(), time, self._origin)
 
     def _event_of(self, node: str, source: str, time: datetime, finding: Finding) -> Event:

@@ -94,16 +94,21 @@ def axis(node: NodeDetailJson, told: NodeTimelineJson | str, cluster: ClusterJso
 
 
 def gpus(site: Site, node: NodeDetailJson, now: datetime) -> None:
-    """A grid of its GPUs: number, serial number, addresses, state, and what it showed within a day."""
-    st.subheader("GPUs", anchor=False, help="serial numbers come from the topology, from health checks and exporters")
+    """A grid of its GPUs, NPUs or MLUs: number, serial number, addresses, state, what it showed within a day."""
+    told: list[NodeGpuJson] = []
+    head = st.empty()
+    help_text = "serial numbers come from the topology, from health checks and exporters"
+    head.subheader("GPUs", anchor=False, help=help_text)
     try:
         told = page.kept("node_gpus", node.node, 10 * KEEP_S, lambda: site.client.node_gpus(node.node))
+        if told and told[0].type != "gpu":
+            head.subheader(f"{words.DEVICES.get(told[0].type, 'GPU')}s", anchor=False, help=help_text)
     except ApiProblem as trouble:
         st.caption(f"Not known. {words.plain(str(trouble))}")
         return
     cards = cards_of(node, told, now)
     if not cards:
-        st.caption("Nobody tells which GPUs it has: nodes.csv, the scheduler or an exporter would.")
+        st.caption("Nobody tells which accelerators it has: nodes.csv, the scheduler or an exporter would.")
         return
     listed = "".join(
         f'<li style="border-left-color: {colour}">{"<br>".join(html_text(line) for line in lines)}</li>'
@@ -121,14 +126,15 @@ def cards_of(node: NodeDetailJson, told: Sequence[NodeGpuJson], now: datetime) -
 
 
 def _card(node: NodeDetailJson, gpu: NodeGpuJson, now: datetime) -> tuple[str, list[str]]:
-    name = "GPU" if gpu.index is None else f"GPU {gpu.index}"
+    kind = words.DEVICES.get(gpu.type, "GPU")
+    name = kind if gpu.index is None else f"{kind} {gpu.index}"
     state = next((one for one in node.devices if one.device == name), None)
     faults = [
         one
         for one in node.incidents
         if one.severity in ("error", "fatal")
         and now - (one.shown or one.end) < _DAY
-        and any(_is_it(gpu, d.index, d.pci) for d in (one.devices or (one.device,)) if d.type == "gpu")
+        and any(_is_it(gpu, d.index, d.pci) for d in (one.devices or (one.device,)) if d.type == gpu.type)
     ]
     said = "failed" if any(one.severity == "fatal" for one in faults) else state.state if state else ""
     colour = "#d6403b" if said == "failed" else _STATES.get(said, "#8d949c")

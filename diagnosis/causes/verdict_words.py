@@ -188,6 +188,8 @@ def _cause(suspect: Suspect, lead: Symptom | None) -> Cause:
 def _action(suspect: Suspect, lead: Symptom | None) -> Action:
     if lead is not None and lead.kind in _OF_WORK_ALONE and _ACTIONS[suspect.kind] == "drain_node":
         return "run_diagnostics"
+    if suspect.kind in ("gpu", "nvlink") and lead is not None and lead.action is not None:
+        return lead.action
     if suspect.kind in ("gpu", "nvlink") and lead is not None and lead.code is not None:
         known = fault_catalog.xid(lead.code)
         if known is not None:  # where no program is to blame, to start it again is no remedy

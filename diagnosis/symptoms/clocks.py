@@ -48,6 +48,8 @@ _OWN_SOURCES = frozenset(
         "nhc",
         "nvidia_smi",
         "npu_smi",
+        "hccn",
+        "cnmon",
         "rocm_smi",
         "amd_smi",
         "gpud",

@@ -14,6 +14,7 @@ _PARTS: dict[str, CauseClass] = {
     "gpu": "gpu",
     "npu": "gpu",
     "hpu": "gpu",
+    "mlu": "gpu",
     "nvswitch": "nvswitch",
     "hca": "nic",
     "nic": "nic",

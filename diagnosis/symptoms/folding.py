@@ -18,7 +18,7 @@ from diagnosis.hangs.placement import RankPlacements
 from diagnosis.hangs.stuck_ranks import StuckRanks
 from diagnosis.symptoms.clocks import USUAL_UNCERTAINTY_S, NodeClocks
 from diagnosis.symptoms.event_place import SUBNET, EventPlaces, names_of_others
-from diagnosis.symptoms.gpu_names import NodeGpus, is_by_pci
+from diagnosis.symptoms.gpu_names import GPU_TYPES, NodeGpus, is_by_pci
 from diagnosis.symptoms.meaning import EventMeaning, lines_of, meaning_of, shown_since
 from diagnosis.symptoms.switch_notices import SwitchNotices, at_place, link_place
 from diagnosis.symptoms.symptom import SYMPTOM_KINDS, Symptom, SymptomKind, in_order
@@ -35,6 +35,8 @@ MOST_SYMPTOMS = 200_000
 _MOST_MOMENTS = 32
 # What a program brings about: one symptom may be of several jobs, one after the other.
 _OF_PROGRAMS = frozenset({"gpu_program", "memory_limit"})
+# Whose codes are no Xids of NVIDIA's: what they ask for is in the event.
+_OWN_CODES = frozenset({"ascend_fault", "gpu_afid", "mlu_xid"})
 # What a program reports of one rank's GPU.
 _OF_RANKS = ("corruption", "gpu_fault", "gpu_lost")
 _BADNESS = {severity: place for place, severity in enumerate(SEVERITIES)}
@@ -293,6 +295,7 @@ class SymptomFold:
             count=tally.count,
             severity=tally.severity,
             code=head.code,
+            action=head.action if head.kind in _OWN_CODES else None,
             run=run,
             events=tuple(dict.fromkeys(ident for ident in (*(one for _, one, _ in tally.events), head.id) if ident)),
             cured=cured,
@@ -309,7 +312,7 @@ class SymptomFold:
 
     def _device(self, place: Place, told: Device, time: datetime) -> Device:
         """A GPU that the kernel called by its PCI address, with the index by which everybody else calls it."""
-        if place.kind != "gpu" or told.type != "gpu" or told.index is not None:
+        if place.kind != "gpu" or told.type not in GPU_TYPES or told.index is not None:
             return told
         index = self._gpus.index_of(place, time)
         return told if index is None else replace(told, index=index)

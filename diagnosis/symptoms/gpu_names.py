@@ -17,6 +17,8 @@ from store.records.event import Event
 
 # Names that one node may teach, changes of one name, and nodes that are held.
 _MOST_OF_NODE, _MOST_CHANGES, _MOST_NODES = 64, 8, 100_000
+# Device types that are GPUs to the search for a cause, whoever made them.
+GPU_TYPES = frozenset({"gpu", "npu", "hpu", "mlu"})
 _INDEX = re.compile(r"\d{1,4}", re.ASCII)
 
 
@@ -29,7 +31,7 @@ class NodeGpus:
     def learn(self, event: Event, time: datetime) -> list[Place]:
         """Take a line that bears a GPU's PCI address and another name; returns the places that it is called anew."""
         device, node = event.device, event.node
-        if device.type not in ("gpu", "npu") or node is None or device.pci is None:
+        if device.type not in GPU_TYPES or node is None or device.pci is None:
             return []
         own = Place("gpu", f"{node}/{device.pci}")
         texts = (None if device.index is None else f"gpu{device.index}", device.uuid)

@@ -48,6 +48,8 @@ class _SymptomRow:
 
 
 NOTHING = EventMeaning()
+# Events that name one device in two ways: faults that tell of either are then of one.
+NAMES = frozenset({"gpu_map"})
 # CUDA's words where an NVLink or a peer's memory does not answer: the link or the peer, and not the GPU that asked.
 _OVER_NVLINK = ("peer GPU memory over nvlink", "uncorrectable NVLink error")
 
@@ -93,8 +95,8 @@ def shown_since(event: Event) -> datetime | None:
 
 
 def kinds_that_matter() -> frozenset[str]:
-    """Kinds of events that are looked at though they may be for information only: they cure, or tell of ranks."""
-    return TELLING | {kind for kind, found in _table().items() if any(row.meaning.cures for row in found)}
+    """Kinds of events that are looked at though they may be for information only: they cure, tell of ranks, or name."""
+    return TELLING | NAMES | {kind for kind, found in _table().items() if any(row.meaning.cures for row in found)}
 
 
 @cache

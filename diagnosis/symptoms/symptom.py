@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias, get_args
 
 from diagnosis.graph.place import Place
-from store.records.event import Device, Severity
+from store.records.event import Action, Device, Severity
 
 SymptomKind: TypeAlias = Literal[
     "gpu_lost",  # a GPU is gone or dead: Xid 79, no answer
@@ -54,7 +54,8 @@ class Symptom:
     `newest` is when something was last new: a gauge that goes on showing what it showed moves `last` alone.
     `moments` are the newest times of what several jobs may have met one after the other (at most 32).
     `points_at` are the names that the lines give of others: a file server, a peer's address, a switch. Who complains is
-    no suspect for it. `text` is the first line's, `meaning` what its code means, where a table says more than it.
+    no suspect for it. `action` is what its code asks for, where the code is another maker's than NVIDIA's. `text` is
+    the first line's, `meaning` what its code means, where a table says more than it.
     """
 
     kind: SymptomKind
@@ -65,6 +66,7 @@ class Symptom:
     count: int = 1
     severity: Severity = "error"
     code: int | None = None
+    action: Action | None = None
     run: str | None = None
     events: tuple[str, ...] = ()
     cured: datetime | None = None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 
 from diagnosis.hangs.stuck_ranks import TELLING, WORK
-from diagnosis.symptoms.meaning import NOTHING, kinds_that_matter, lines_of, meaning_of
+from diagnosis.symptoms.meaning import NAMES, NOTHING, kinds_that_matter, lines_of, meaning_of
 from store.events.event_pages import event_of
 from store.records.event import Event
 from store.tables import schema
@@ -87,4 +87,4 @@ def recent_symptom_events(connection: sa.Connection, since: datetime) -> Iterato
 
 
 def _matters(event: Event) -> bool:
-    return event.kind in TELLING or meaning_of(event) is not NOTHING
+    return event.kind in TELLING or event.kind in NAMES or meaning_of(event) is not NOTHING

@@ -56,6 +56,8 @@ _BY_TYPE: dict[str, Component] = {
     "hca": "link or optic",
     "gpu": "gpu",
     "npu": "gpu",
+    "mlu": "gpu",
+    "hpu": "gpu",
     "disk": "storage",
     "dimm": "host",
     "cpu": "host",

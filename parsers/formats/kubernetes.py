@@ -6,7 +6,8 @@
 
 Events are of core/v1 or events.k8s.io/v1. A detector's report in one is read as that detector means it. Of a
 pod's events only those about its node count. `parsers/reports/kubernetes_jobs.py` reads jobs and their pods,
-`parsers/reports/device_taints.py` what drivers say of single devices (ResourceSlice, DeviceTaintRule).
+`parsers/reports/device_taints.py` what drivers say of single devices (ResourceSlice, DeviceTaintRule),
+`parsers/reports/mind_cluster.py` what MindCluster's ConfigMaps say of Ascend NPUs.
 """
 
 import re
@@ -29,6 +30,8 @@ from parsers.reports.device_taints import KINDS as TAINT_KINDS
 from parsers.reports.device_taints import DeviceTaintReader
 from parsers.reports.kubernetes_jobs import KINDS as JOB_KINDS
 from parsers.reports.kubernetes_jobs import JobReader
+from parsers.reports.mind_cluster import KIND as CONFIG_MAP
+from parsers.reports.mind_cluster import MindClusterReader
 from parsers.reports.nvml_failures import NvmlFailure, nvml_failure
 from parsers.reports.reported_states import ReportedStates
 from parsers.text.documents import Document, DocumentParser
@@ -298,6 +301,7 @@ class KubernetesParser(DocumentParser):
         self._nodes = NodeReader()
         self._jobs = JobReader()
         self._taints = DeviceTaintReader()
+        self._maps = MindClusterReader()
 
     def flush(self) -> Iterator[Event]:
         """What stood in a document that was cut short, and the jobs that are news.
@@ -311,8 +315,10 @@ class KubernetesParser(DocumentParser):
     def _read(self, document: Document) -> Iterable[Event]:
         record: Mapping[str, Any] = document.value
         deleted = False
-        while not record.keys() & {"involvedObject", "regarding", "status"} and (
-            inner := record_of(record, *_WRAPPERS)
+        while (
+            not record.keys() & {"involvedObject", "regarding", "status"}
+            and text_of(record, "kind") != CONFIG_MAP
+            and (inner := record_of(record, *_WRAPPERS))
         ):
             deleted = text_of(record, "type") == "DELETED"
             if deleted and text_of(inner, "kind") not in JOB_KINDS:
@@ -322,6 +328,8 @@ class KubernetesParser(DocumentParser):
         if kind in JOB_KINDS:
             self._jobs.read(kind, record, document.line, deleted=deleted)
             return []
+        if kind == CONFIG_MAP:
+            return self._maps.read(record, document.line)
         if kind == "Node":
             return self._nodes.read(record, document.line)
         if kind in TAINT_KINDS:
@@ -414,7 +422,7 @@ FORMAT = Format(
     recognises=re.compile(
         r'"kind" ?: ?"(?:Event|Node|Pod|Job|JobSet|[A-Z][A-Za-z]{1,20}Job|Workload|ResourceSlice|DeviceTaintRule)'
         r'(?:List)?"'
-        r'|"(?:involvedObject|regarding)" ?: ?\{'
+        r'|"(?:involvedObject|regarding)" ?: ?\{|"name" ?: ?"mindx-dl-(?:device|node|switch)info-'
         r'|"(?:last(?:Transition|Heartbeat)Time|reporting(?:Component|Controller|Instance))" ?:'
     ),
     shape="document",

@@ -27,6 +27,7 @@ FAMILIES: tuple[MessageFamily, ...] = (
     nvswitch.FABRICMANAGER,
     accelerators.AMDGPU,
     accelerators.ASCEND,
+    accelerators.CAMBRICON,
     accelerators.HABANALABS,
     accelerators.METAX,
     accelerators.XE,

@@ -25,6 +25,8 @@ _MOST_COUNT = 2.0**63
 _NUMBER = re.compile(r"\s*(-?\d{1,19}(?:\.\d{1,9})?)(?:\s+°?[A-Za-z%][\w/]{0,7})?\s*", re.ASCII)
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)", re.ASCII)
 _UNCORRECTED = ("ecc_dbe", "ecc_dbe_ddr", "ecc_dbe_lifetime")
+# A list of devices tells no more of one.
+_NAMES = frozenset({"bus", "model", "serial"})
 _FAULTY = frozenset({"warning", "alarm", "critical", "unknown"})
 
 
@@ -55,6 +57,9 @@ class ToolReading:
             shown = ", ".join(filter(None, (f"health {self.health}", shown)))
         base = Event(time, node, source, "accelerator_reading", device=self.device, line=self.line)
         yield with_kind_meaning(replace(base, message=shown, attributes=said))
+        if self.device.type == "gpu" and self.device.index is not None and self.device.pci and said.keys() <= _NAMES:
+            words = f"GPU {self.device.index} is {self.device.pci}"
+            yield with_kind_meaning(replace(base, kind="gpu_map", message=words, attributes={}))
         if self.health is not None and self.health.lower() in _FAULTY:
             told = (str(self.fault[name]) for name in ("fault_code", "information") if name in self.fault)
             words = ": ".join((f"health of {self.device.words()}: {self.health}", *told))

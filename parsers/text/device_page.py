@@ -19,7 +19,7 @@ from parsers.text.exposition import Point, read_point
 from parsers.text.parser import Context, FormatSigns, ParseError
 from parsers.text.stamp import Stamps
 from store.records.event import Attribute, Device, Event
-from store.records.fault_catalog import with_kind_meaning
+from store.records.fault_catalog import ShownCode, shown_codes, with_kind_meaning, with_shown_code
 from store.records.telemetry import Sample
 from store.telemetry.measures import Metric, find_metric
 
@@ -200,12 +200,13 @@ class ScrapeGroups:
 
 
 class PageParser:
-    """Decodes pages of one exporter. Holds the scrape being gathered, and the last Xid of each device."""
+    """Decodes pages of one exporter. Holds the scrape being gathered, and the last codes of each device."""
 
     def __init__(self, exporter: Exporter, context: Context) -> None:
         self._gathering = ScrapeGroups(exporter, context)
         self._active_xids: dict[tuple[object, ...], frozenset[int]] = {}
         self._last_xids: dict[tuple[object, ...], float] = {}
+        self._codes: dict[tuple[object, ...], frozenset[ShownCode]] = {}
 
     def feed(self, text: str, line: int) -> Iterable[Event]:
         """The events of the scrape that this line ends, if it ends one.
@@ -235,6 +236,19 @@ class PageParser:
         for code, what in words.items():
             message = f"The {what} {code}; the kernel log tells more."
             yield with_kind_meaning(replace(event, kind="xid_hint", code=code, message=message, attributes={}))
+        for shown in self._new_codes(scraped):
+            yield with_shown_code(replace(event, kind=shown.kind, attributes={}), shown)
+
+    def _new_codes(self, scraped: DeviceScrape) -> list[ShownCode]:
+        """The fault codes of other vendors that the page before did not show; at first only those that must last."""
+        device = (scraped.node, scraped.device.type, scraped.device.uuid or scraped.device.index)
+        codes = shown_codes(scraped.values)
+        before = self._codes.get(device)
+        if before is not None or len(self._codes) < MAX_DEVICES:
+            self._codes[device] = codes
+        if before is None:
+            return sorted(code for code in codes if code.stands())
+        return sorted(codes - before)
 
     def _new_xids(self, scraped: DeviceScrape) -> list[int]:
         """The codes that the device's last Xids changed to. A gauge is sticky: what it showed first may be old."""
@@ -320,4 +334,5 @@ def _sample(scraped: DeviceScrape, source: str) -> Sample:
         name=None if name is None else str(name),
         port=device.port,
         source=source,
+        serial=None if scraped.about.get("serial") is None else str(scraped.about["serial"]),
     )

@@ -19,7 +19,8 @@ _WORDS = (
         re.compile(
             r"uncorrectable (?:NVLink|ECC)|ECC error|hardware stack error|fallen off the bus|GPU is lost"
             r"|unable to determine the device handle|CUDA error: unknown error|device is in an unavailable state"
-            r"|Invalid access of peer GPU memory|CUDA_ERROR_CONTAINED",
+            r"|Invalid access of peer GPU memory|CUDA_ERROR_CONTAINED"
+            r"|\bUCE ERROR\b|HBM MULTI BIT ECC ERROR|HCCS LINK ERROR",
             re.IGNORECASE,
         ),
     ),
@@ -35,7 +36,7 @@ _WORDS = (
         "fabric",
         re.compile(
             r"NET/IB|\bibv_\w{1,40}|vendor.err|IBV_WC_|transport retry|InfiniBand|\berror cqe\b"
-            r"|bind NVLink SHARP \(NVLS\)|system not yet initialized",
+            r"|bind NVLink SHARP \(NVLS\)|system not yet initialized|HCCL OP RETRY FAILED|SUSPECT REMOTE ERROR",
             re.IGNORECASE,
         ),
     ),

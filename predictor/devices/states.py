@@ -42,6 +42,8 @@ _PART = 50_000
 _TYPES = {
     "GPU": "gpu",
     "NPU": "gpu",
+    "MLU": "gpu",
+    "HPU": "gpu",
     "port": "link",
     "link": "link",
     "interface": "link",

@@ -39,7 +39,7 @@ FAMILIES: tuple[PrecursorFamily, ...] = (
     PrecursorFamily("ecc_sbe", "corrected ECC error", counted=True, per_device=True),
     PrecursorFamily("memory", "uncorrectable memory error", per_device=True),
     PrecursorFamily("row_remap", "row remapping", per_device=True),
-    PrecursorFamily("nvlink", "NVLink error", counted=True, per_device=True),
+    PrecursorFamily("nvlink", "GPU link error", counted=True, per_device=True),
     PrecursorFamily("pcie", "PCIe error", counted=True, per_device=True),
     PrecursorFamily("thermal", "thermal slowdown"),
     PrecursorFamily("gpu_missing", "GPU disappearance"),
@@ -73,6 +73,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
         "nvlink_train",
         "nvlink_outlier",
         "xgmi_error",
+        "link_error",
         "fabricmanager_gpu",
     ),
     "pcie": ("pcie_replay", "pcie_aer", "pcie_degraded", "pcie_dpc", "pcie_slot", "pcie_device_lost", "pcie_recovery"),
@@ -80,7 +81,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "gpu_missing": ("gpu_missing",),
     "hardware_xid": (
         *("gpu_lost", "gpu_unhealthy", "accelerator_error", "gpu_init_failure", "nvrm_init_failure", "gpu_smu_hang"),
-        *("habana_heartbeat_lost", "npu_lost", "npu_sdma_error"),
+        *("habana_heartbeat_lost", "npu_lost", "npu_sdma_error", "accelerator_health"),
     ),
     "driver_xid": ("gpu_ring_timeout", "gpu_queue_hang", "nvrm_distress", "npu_abnormal", "npu_channel_failed"),
     "app_xid": ("gpu_page_fault", "npu_core_error"),
@@ -104,7 +105,7 @@ LINK_LOSSES = sorted(kind for kind, family in BY_KIND.items() if family == "link
 # Corrected memory errors are no fault and yet the best sign there is.
 _CORRECTED: Mapping[str, str] = {"ecc_sbe": "ecc_sbe", "gpu_ras": "ecc_sbe", "habana_ecc": "ecc_sbe"}
 # Kinds whose cause tells whose fault they are, as that of an Xid does.
-_BY_CAUSE = frozenset({"ascend_fault", "gpu_reset"})
+_BY_CAUSE = frozenset({"ascend_fault", "gpu_reset", "gpu_afid", "mlu_xid"})
 # What repeats a fault that has its own events: a sticky gauge, a site's alert, the lines that spell an error out.
 _ECHOES = frozenset({"xid_hint", "alert", "alert_resolved", "quoted_xid", "sxid_detail"})
 BY_XID: Mapping[int, str] = {

@@ -307,12 +307,15 @@ def _in_order(key: Ints, us: Ints, ids: NDArray[np.object_]) -> Ints:
     return order
 
 
+_KINDS = {"gpu": "GPU", "hca": "HCA", "npu": "NPU", "mlu": "MLU", "hpu": "HPU", "nvswitch": "NVSwitch"}
+
+
 def device_name(text: str, name: str | None) -> str:
     """How an operator calls a device: `GPU 3`, `port 7`, by its name `disk nvme0`; empty for the node itself."""
     device = orjson.loads(text)
     if not isinstance(device, dict) or device.get("type") in (None, "node"):
         return ""
-    kind = {"gpu": "GPU", "hca": "HCA", "npu": "NPU", "nvswitch": "NVSwitch"}.get(device["type"], device["type"])
+    kind = _KINDS.get(device["type"], device["type"])
     for key in ("index", "pci", "uuid", "port"):
         if device.get(key) is not None:
             return f"{kind} {device[key]}"

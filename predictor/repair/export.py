@@ -22,6 +22,7 @@ from store.hints.validations import Validation, validations_of_nodes
 from store.nodes.inventory import read_nodes
 from store.plural import many
 from store.records.event import format_time
+from store.records.fault_catalog import named_kind
 from store.records.hint import OPEN_STATES, Hint
 from store.records.incident import Incident, incident_of
 from store.tables import schema
@@ -239,7 +240,7 @@ def _codes_summary(faults: Sequence[Incident]) -> dict[str, Any]:
     """What was seen how often, and when first and last."""
     kinds: dict[str, list[Incident]] = {}
     for one in faults:
-        kinds.setdefault(one.kind if one.code is None else f"{one.kind} {one.code}", []).append(one)
+        kinds.setdefault(named_kind(one.kind, one.code), []).append(one)
     reported = [
         {"what": what, "count": len(ones), "first": format_time(ones[0].start), "last": format_time(ones[-1].start)}
         for what, ones in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0]))

@@ -143,7 +143,7 @@ def _of_faults(reported: NodeFindings, standing: Mapping[str, FleetComparison]) 
         )
 
 
-_DIAGNOSIS = "the vendor's diagnosis (NVIDIA: dcgmi diag -r 4)"
+_DIAGNOSIS = "the vendor's diagnosis (NVIDIA: dcgmi diag -r 4; AMD: agfhc or rvs; Ascend: ascend-dmi; Cambricon: cnvs)"
 
 
 def next_step(part: FaultyPart | None, reported: NodeFindings) -> str:
@@ -163,7 +163,7 @@ def next_step(part: FaultyPart | None, reported: NodeFindings) -> str:
         return f"Clean and reseat optic and cable of {where} at both ends; exchange them if it flaps again."
     if again:
         return f"Exchange {where}: the same fault came back after a repair."
-    if part.device.type in ("gpu", "npu", "nvswitch"):
+    if part.device.type in ("gpu", "npu", "mlu", "hpu", "nvswitch"):
         return f"Take the node out, run {_DIAGNOSIS} on {where}, and exchange it if that fails or the fault comes back."
     return f"Take the node out, test {where}, and exchange it if the fault shows again."
 

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from store.nodes.inventory import read_outages
 from store.nodes.repairs import repair_by_length, repair_told
 from store.records.outage import Outage
+from store.records.telemetry import ACCELERATORS
 from store.tables import schema
 
 AGAIN_D, MEMORY = 7, timedelta(days=365)
@@ -97,16 +98,16 @@ def _boots(connection: sa.Connection, at: datetime) -> Mapping[str, list[datetim
 
 
 def _new_numbers(connection: sa.Connection, at: datetime) -> Mapping[str, list[datetime]]:
-    """When a GPU of a node was first seen with another number than that place had before."""
+    """When a GPU of a node, whoever made it, was first seen with another number than that place had before."""
     table = schema.events
     text = sa.cast(table.c.device, sa.Text)
     query = sa.select(table.c.node, text, sa.func.min(table.c.time, type_=schema.UtcTime()))
-    query = query.where(table.c.time >= at - MEMORY, table.c.time < at, text.like('%"uuid"%"GPU-%'))
+    query = query.where(table.c.time >= at - MEMORY, table.c.time < at, text.like('%"uuid"%"%-%"%'))
     places: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
     for node, device, first in connection.execute(query.group_by(table.c.node, text)):
         told = orjson.loads(device)
         place = told.get("pci") or told.get("index")
-        if told.get("type") == "gpu" and place is not None and node is not None:
+        if told.get("type") in ACCELERATORS and told.get("uuid") and place is not None and node is not None:
             seen = places[node, str(place)]
             seen[told["uuid"]] = min(first, seen.get(told["uuid"], first))
     found: dict[str, list[datetime]] = defaultdict(list)

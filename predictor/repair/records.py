@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from predictor.history.families import family_of, is_serious
 from store.nodes.inventory import read_nodes
 from store.records.event import Device
-from store.records.fault_catalog import kind_description
+from store.records.fault_catalog import kind_description, named_kind
 from store.records.hostlist import expand
 from store.records.job import FAILED_STATES
 from store.records.node import Node
@@ -66,7 +66,7 @@ class NodeFault:
     @property
     def what(self) -> str:
         """`xid 79`, `ecc_dbe`: what a vendor counts by."""
-        return self.kind if self.code is None else f"{self.kind} {self.code}"
+        return named_kind(self.kind, self.code)
 
     @property
     def words(self) -> str:

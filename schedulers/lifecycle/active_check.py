@@ -39,7 +39,7 @@ _FIRST: Mapping[CauseClass, CheckName] = {
     **dict.fromkeys(("node", "rack", "power", "storage"), "ping"),
 }
 # The events of which cause a failure is, by the device that was tried.
-_VARIANTS = {"gpu": "gpu", "hca": "fabric", "nic": "fabric", "port": "fabric"}
+_VARIANTS = {**dict.fromkeys(("gpu", "npu", "mlu", "hpu"), "gpu"), "hca": "fabric", "nic": "fabric", "port": "fabric"}
 _MOST_SAID = 400
 _BEGUN = "check begun"
 # Rows of the audit in which an hour's checks are looked for, the newest.

@@ -21,6 +21,7 @@ from schedulers.policy.proposal import is_opted_out, risk_words, steps_for
 from schedulers.policy.settings import Mode, Policy, version_of
 from store.nodes.node_states import out_of_service
 from store.records.event import format_time
+from store.records.fault_catalog import named_kind
 from store.records.hint import OPEN_STATES, Evidence, Hint, HintAction, HintState
 from store.runs.jobs import running_jobs
 
@@ -231,7 +232,7 @@ def _fault_of(facts: NodeFacts) -> Evidence:
     """What is wrong with a culprit, in words, and the incident that says so."""
     if facts.fault is not None:
         fault = facts.fault
-        what = fault.kind if fault.code is None else f"{fault.kind} {fault.code}"
+        what = named_kind(fault.kind, fault.code)
         verdict = None if facts.verdict is None else facts.verdict.id
         return Evidence(incident=fault.id, what=f"{what} on {fault.device.words(fault.name)}", verdict=verdict)
     if facts.witnesses is None and facts.verdict is not None:

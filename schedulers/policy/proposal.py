@@ -25,6 +25,7 @@ from schedulers.policy.settings import Policy, Validity
 from schedulers.policy.thresholds import ActionThresholds, failure_gpu_h, steps
 from store.models.scores import LinkScore
 from store.records.event import Action
+from store.records.fault_catalog import named_kind
 from store.records.hint import Evidence, Hint, HintAction, HintCost, HintLink, HintWitness, JobOnNode
 
 _HOUR = timedelta(hours=1)
@@ -122,7 +123,7 @@ def _called(facts: NodeFacts, inputs: Inputs, policy: Policy, open_hint: Hint | 
     score = Evidence(facts.score, 24, facts.reasons, verdict=own, scored=scored_at(facts))
     if facts.fault is not None:
         fault = facts.fault
-        what = f"{fault.kind} {fault.code}" if fault.code is not None else fault.kind
+        what = named_kind(fault.kind, fault.code)
         reason = f"foreshock: {what} on {fault.device.words(fault.name)}: {fault.message[:200]}"
         action: HintAction = "drain" if fault.action in _DRAINS else "cordon"
         return Proposal(facts, action, reason, replace(score, incident=fault.id))
@@ -210,7 +211,7 @@ def _is_risky(facts: NodeFacts, policy: Policy) -> bool:
 
 def _of_two(facts: NodeFacts, pair: Pair, score: Evidence) -> Proposal:
     """A cordon on the word of two detectors."""
-    detectors = [f"{sign.source}: {sign.kind}" + ("" if sign.code is None else f" {sign.code}") for sign in pair]
+    detectors = [f"{sign.source}: {named_kind(sign.kind, sign.code)}" for sign in pair]
     witnesses = tuple(HintWitness(sign.incident, sign.source, sign.kind, sign.code, sign.start) for sign in pair)
     evidence = replace(score, incident=pair[1].incident, witnesses=witnesses)
     return Proposal(facts, "cordon", f"foreshock: two detectors: {' and '.join(detectors)}", evidence)

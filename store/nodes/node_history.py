@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -135,6 +135,7 @@ _GPU_PLACE = re.compile(r"gpu:?(\d{1,3})", re.ASCII)
 _PCI_PLACE = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.ASCII)
 # Who observes this node's hardware.
 _OBSERVERS = sorted(MACHINES - FLEET_SOURCES)
+_GPU_TYPES = ("gpu", "npu", "mlu", "hpu")
 
 
 @dataclass(slots=True)
@@ -145,6 +146,7 @@ class NodeGpu:
     pci: str | None = None
     uuid: str | None = None
     serial: str | None = None
+    type: str = "gpu"
 
 
 def node_gpus(connection: sa.Connection, node: str, most: int) -> list[NodeGpu]:
@@ -170,9 +172,9 @@ def node_gpus(connection: sa.Connection, node: str, most: int) -> list[NodeGpu]:
     events = schema.events.c
     heard = sa.select(events.device, events.attributes).where(events.node == node, events.source.in_(_OBSERVERS))
     for device, attributes in connection.execute(heard.order_by(events.time.desc()).limit(most)):
-        if (device or {}).get("type") == "gpu":
+        if (kind := (device or {}).get("type")) in _GPU_TYPES:
             serial = (attributes or {}).get("serial")
-            told_last = NodeGpu(device.get("index"), device.get("pci"), device.get("uuid"))
+            told_last = NodeGpu(device.get("index"), device.get("pci"), device.get("uuid"), type=kind)
             told_last.serial = None if serial is None else str(serial)
             _join(found, told_last)
     return sorted(found, key=lambda gpu: (gpu.index is None, gpu.index or 0, gpu.pci or "", gpu.uuid or ""))
@@ -195,10 +197,11 @@ def _join(found: list[NodeGpu], told: NodeGpu) -> None:
         # Another one had the number before: a boot may count otherwise.
         same = numbered if all(None in (getattr(numbered, n), getattr(told, n)) for n in names) else None
     if same is None:
-        if numbered is None and any(value is not None for value in astuple(told)):
+        if numbered is None and any(getattr(told, name) is not None for name in ("index", *names)):
             found.append(told)
         return
     for name in names:
         setattr(same, name, getattr(same, name) or getattr(told, name))
+    same.type = told.type if same.type == "gpu" else same.type
     if same.index is None and numbered is None:
         same.index = told.index

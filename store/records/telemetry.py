@@ -104,7 +104,7 @@ class Sample:
     """One GPU (or device of another `type`) at one moment; a value that is blank or absent is not in `values`.
 
     `gpu` is its index; a device without one has a `name` (`mlx5_0`, `mc0/csrow2`), and maybe a `port`.
-    `source` is the exporter that told.
+    `source` is the exporter that told, `serial` the number that its maker asks for.
     """
 
     time: datetime
@@ -117,6 +117,7 @@ class Sample:
     name: str | None = None
     port: int | None = None
     source: str = "dcgm"
+    serial: str | None = None
 
     def device_name(self) -> str:
         """What the device is called within its node: `gpu:3`, `nic:mlx5_0/1`, `dimm:mc0/csrow2`, `node`."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from store.records.fault_catalog import counter
+from store.records.fault_catalog import CODES, counter
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -24,9 +24,10 @@ _WATCHED = frozenset(
     {
         *("xid_last", "boot_time_s", "state_id", "physical_state_id", "rate_bytes_per_s"),
         *("throttle_reasons", "chassis_power_state", "bmc_up"),
+        *("healthy", "driver_running", "link_up", "network_healthy"),
     }
 )
-_CODE = "xid_active_"
+_CODE = ("xid_active_", *CODES)
 LEVELS = dict.fromkeys(("inlet_temp_c", "ambient_temp_c", "temp_c"), (33.0, 35.0))
 # The finaliser of splitmix64 (Steele, Lea, Flood 2014): each bit of a sum depends on each bit of what went in.
 _STEPS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))

@@ -94,8 +94,10 @@ def test_the_gpus_of_a_node_with_their_serial_numbers(any_client: TestClient, an
     told = get(any_client, "gpu-2/gpus")
     check_answer(Page[NodeGpuJson], told)
     assert told["items"] == [
-        {"index": 0, "pci": None, "uuid": None, "serial": "1650523000012"},
-        {"index": 3, "pci": "0000:0f:00.0", "uuid": "GPU-7", "serial": "1650523000011"},
+        {"index": 0, "pci": None, "uuid": None, "serial": "1650523000012", "type": "gpu"},
+        {"index": 3, "pci": "0000:0f:00.0", "uuid": "GPU-7", "serial": "1650523000011", "type": "gpu"},
     ]
-    assert get(any_client, "gpu-3/gpus")["items"] == [{"index": 3, "pci": None, "uuid": None, "serial": None}]
+    assert get(any_client, "gpu-3/gpus")["items"] == [
+        {"index": 3, "pci": None, "uuid": None, "serial": None, "type": "gpu"}
+    ]
     assert any_client.get("/api/v1/nodes/gpu-99/gpus").status_code == 404

@@ -31,7 +31,7 @@ class Page:
         made = [Sample(self.time, node, gpu, values, uuid, f"0000:{gpu:02x}:00.0") for node, gpu, values in samples]
         return self.watch.add(made, self.time)
 
-    def scrape_any(self, *samples: tuple[str, dict[str, float]], **where: Any) -> list[Event]:
+    def scrape_any(self, *samples: tuple[str | None, dict[str, float]], **where: Any) -> list[Event]:
         """One page of named devices of the node n1."""
         self.time += timedelta(seconds=15)
         self.watch = DeviceWatch(URL, json.loads(json.dumps(self.watch.state())))
@@ -302,7 +302,95 @@ def test_a_code_that_is_there_while_something_is_wrong_may_go() -> None:
     """The second error code of an NPU is a series of its own while there is one."""
     page = Page()
     page.scrape(("n1", 0, {"error_code": 1, "error_code_1": 2}))
-    assert [one for _ in range(4) for one in page.scrape(("n1", 0, {"error_code": 1}))] == []
+    found = [one for _ in range(4) for one in page.scrape(("n1", 0, {"error_code": 1}))]
+    assert [(one.kind, one.code) for one in found] == [("ascend_fault_cleared", 2)]
+
+
+def test_a_fault_code_of_an_npu_is_an_event_with_its_end() -> None:
+    """It is shown while it lasts: at the first look, too."""
+    page = Page()
+    separate, unknown = 0x80818C00, 0x80E0FFF1
+    [event] = page.scrape_any((None, {"error_code": separate}), type="npu", source="npu")
+    assert (event.kind, event.code, event.severity, event.action) == ("ascend_fault", separate, "fatal", "drain_node")
+    assert event.attributes == {"fault_code": "80818C00"}
+    assert event.message.startswith("Fault code 80818C00: ")
+    both = {"error_code": separate, "error_code_1": unknown}
+    [second] = page.scrape_any((None, both), type="npu", source="npu")
+    assert (second.attributes["fault_code"], second.severity) == ("80E0FFF1", "warning")
+    assert page.scrape_any((None, both), type="npu", source="npu") == []
+    over = [one for _ in range(3) for one in page.scrape_any((None, {"error_code": 0}), type="npu", source="npu")]
+    assert sorted((one.kind, one.code, one.severity) for one in over) == [
+        ("ascend_fault_cleared", separate, "info"),
+        ("ascend_fault_cleared", unknown, "info"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "severity", "action"),
+    [
+        ("afid_fatal_0", 18, "gpu_afid", "error", "reset_gpu"),
+        ("afid_fatal_0", 19, "gpu_afid", "error", "replace_part"),
+        ("afid_non_fatal_corrected_1", 24, "gpu_afid", "info", "none"),
+        ("afid_non_fatal_uncorrected_0", 55, "gpu_afid", "error", "reset_gpu"),
+        ("mlu_xid_last", 14, "mlu_xid", "fatal", "reboot_node"),
+        ("mlu_xid_last", 3, "mlu_xid", "warning", "watch"),
+    ],
+)
+def test_a_code_of_the_last_event_is_told_when_it_changes(
+    name: str, value: int, kind: str, severity: str, action: str
+) -> None:
+    """Once; what stood there at first may be old, and is no fault of now."""
+    page = Page()
+    page.scrape(("n1", 0, {"gpu_temp_c": 50}))
+    [event] = page.scrape(("n1", 0, {"gpu_temp_c": 50, name: value}))
+    assert (event.kind, event.code, event.severity, event.action) == (kind, value, severity, action)
+    assert "after" in event.attributes
+    assert [one for _ in range(3) for one in page.scrape(("n1", 0, {"gpu_temp_c": 50, name: value}))] == []
+    [old] = Page().scrape(("n1", 0, {name: value}))
+    assert old.severity in ("info", "warning")
+    assert old.attributes["age"] == "unknown"
+
+
+def test_an_mlu_s_xid_is_not_read_as_nvidias() -> None:
+    """NVIDIA's 14 is for information, and its 8 a program's."""
+    page = Page()
+    page.scrape(("n1", 0, {"mlu_xid_last": 0}))
+    found = [one for code in (8, 14) for one in page.scrape(("n1", 0, {"mlu_xid_last": code}))]
+    assert [(one.kind, one.code, one.cause) for one in found] == [
+        ("mlu_xid", 8, "hardware"),
+        ("mlu_xid", 14, "hardware"),
+    ]
+
+
+def test_an_accelerator_that_its_exporter_calls_not_well_is_an_event_with_its_end() -> None:
+    """Of an NPU, an MLU and an AMD GPU alike; at the first look, too."""
+    page = Page()
+    [event] = page.scrape_any((None, {"healthy": 0}), type="npu", source="npu")
+    assert (event.kind, event.severity, event.action) == ("accelerator_health", "error", "run_diagnostics")
+    assert page.scrape_any((None, {"healthy": 0}), type="npu", source="npu") == []
+    [over] = page.scrape_any((None, {"healthy": 1}), type="npu", source="npu")
+    assert (over.kind, over.severity) == ("accelerator_health", "info")
+    assert meaning_of(over).cures == ("gpu_fault",)
+    assert Page().scrape_any((None, {"healthy": 1}), type="npu", source="npu") == []
+
+
+@pytest.mark.parametrize(
+    ("measure", "down", "up"),
+    [
+        ("link_up", ("link_down", "error"), ("link_up", "info")),
+        ("network_healthy", ("link_degraded", "warning"), ("link_restored", "info")),
+        ("driver_running", ("accelerator_health", "error"), ("accelerator_health", "info")),
+    ],
+)
+def test_an_npu_s_network_and_a_driver_that_stops_are_events(
+    measure: str, down: tuple[str, str], up: tuple[str, str]
+) -> None:
+    """When they change."""
+    page = Page()
+    page.scrape_any((None, {measure: 1}), type="npu", source="npu")
+    [lost] = page.scrape_any((None, {measure: 0}), type="npu", source="npu")
+    [back] = page.scrape_any((None, {measure: 1}), type="npu", source="npu")
+    assert [(one.kind, one.severity) for one in (lost, back)] == [down, up]
 
 
 def test_a_link_s_rise_stands_for_that_of_its_total() -> None:
@@ -324,3 +412,11 @@ def test_a_memory_s_error_is_told_by_its_smallest_part() -> None:
         ("edac", "warning", "mc0/csrow2/ch1"),
         ("edac", "warning", "mc1"),
     ]
+
+
+def test_the_serial_number_that_an_exporter_tells_is_in_the_events_of_its_device() -> None:
+    """The maker asks for it: AMD's and Cambricon's exporters tell it."""
+    page = Page()
+    page.scrape_any((None, {"ecc_dbe": 0}), type="mlu", source="cambricon", serial="102112300123")
+    [event] = page.scrape_any((None, {"ecc_dbe": 1}), type="mlu", source="cambricon", serial="102112300123")
+    assert event.attributes["serial"] == "102112300123"

@@ -286,3 +286,36 @@ def test_a_real_prometheus_gives_xids_reboots_and_lost_gpus(
             time.sleep(2.5)  # a step later
             found = told()
         assert found == [("gpu_missing", None, 1)]
+
+
+def mlu(number: int, xid: int, health: int) -> str:
+    """An MLU's temperature, last Xid and health, on an mlu-exporter's page."""
+    labels = f'{{mlu="{number}",uuid="U-{number}",node="mlu-7"}}'
+    return f"mlu_chip_temperature{labels} 60\nmlu_last_xid_error{labels} {xid}\nmlu_health{labels} {health}\n"
+
+
+@pytest.mark.integration
+def test_a_real_prometheus_gives_the_codes_and_the_health_of_mlus(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Cambricon's numbers; an end of ill health, too."""
+    monkeypatch.setattr(reader, "STEP_S", 2)
+    rules = "groups:\n" + rules_text(1)[rules_text(1).index("  - name:") :].replace("[5m]", "[2s]")
+    server.page = mlu(0, 0, 1) + mlu(1, 8, 0)
+    with prometheus(tmp_path, {"all": server.address}, rules) as url:
+        client = PrometheusClient(PrometheusAccess(url))
+
+        def has(question: str) -> bool:
+            return any(True for _ in client.query(question, int(time.time())))
+
+        wait_for("the first values are recorded for a step", lambda: has("foreshock:mlu_xid_last:last offset 4s == 8"))
+        collector = PrometheusCollector(f"{url}#delay_s=0", SourceSettings("mon-1"))
+        collector.open({"done_s": int(time.time())})
+        server.page = mlu(0, 14, 0) + mlu(1, 8, 1)
+        wait_for("the Xid is recorded", lambda: has("foreshock:mlu_xid_last:last offset 4s == 14"))
+        found = parts(collector, int(time.time())).events
+        assert sorted((one.kind, one.code or 0, one.severity, one.device.type, one.device.index) for one in found) == [
+            ("accelerator_health", 0, "error", "mlu", 0),
+            ("accelerator_health", 0, "info", "mlu", 1),
+            ("mlu_xid", 14, "fatal", "mlu", 0),
+        ]

@@ -371,7 +371,7 @@ RISKIEST = {
             "score": 0.31,
             "reasons": [
                 {"text": "3 row remappings in 24 h", "contribution": 0.2, "events": ["e1"]},
-                {"text": "1 NVLink error in 24 h", "contribution": 0.02, "events": []},
+                {"text": "1 GPU link error in 24 h", "contribution": 0.02, "events": []},
             ],
             "job": "4711",
             "run": "llm-70b",

@@ -51,7 +51,7 @@ def test_nodes_to_check_stand_with_what_that_finds(drawn: Opened, api: Any) -> N
     assert "Runs lost 310 GPU-hours a list by them; to keep all the nodes of a list free saves 134." in said
     rows = shown.dataframe[1].value.to_numpy().tolist()
     assert rows == [
-        ["gpu-018", "31 %", "3 row remappings in 24 h; 1 NVLink error in 24 h", "llm-70b", "256", "62"],
+        ["gpu-018", "31 %", "3 row remappings in 24 h; 1 GPU link error in 24 h", "llm-70b", "256", "62"],
         ["gpu-019", "2 %", "nothing stands out", "\N{EN DASH}", "256", "nothing, by its score"],
     ]
     assert shown.dataframe[2].value.to_numpy().tolist()[0] == ["row remapping", 12, 7, "12 h"]

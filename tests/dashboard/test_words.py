@@ -10,6 +10,9 @@ from dashboard.text import words
 from dashboard.text import words as vocabulary
 from wire.cluster import ClusterJson
 from wire.events import DeviceJson, EventJson
+from wire.verdicts import VerdictJson
+from wire.words import verdicts
+from wire.words.values import coded
 
 NOW = datetime(2025, 3, 29, 3, 12, tzinfo=UTC)
 
@@ -211,3 +214,68 @@ def test_the_headline_of_an_empty_cluster_says_what_to_do() -> None:
     level, text = words.headline(ClusterJson(now=NOW))
     assert level == "info"
     assert "foreshock sidecar" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "said"),
+    [
+        ("ascend_fault", 0x80818C00, "fault 80818C00, the NPU is lost for work"),
+        ("mlu_xid", 14, "MLU Xid 14, the NPU is lost for work"),
+        ("gpu_afid", 18, "AFID 18, the NPU is lost for work"),
+        ("xid", 79, "Xid 79, the NPU is lost for work"),
+    ],
+)
+def test_a_code_is_said_as_its_maker_writes_it(kind: str, code: int, said: str) -> None:
+    """An operator looks for it in the maker's manual."""
+    assert coded(kind, code, "The NPU is lost for work") == said
+
+
+@pytest.mark.parametrize(
+    ("device", "called", "to_do"),
+    [
+        ("gpu", "GPU 2 of n1", "reset the GPU"),
+        ("npu", "NPU 2 of n1", "reset the NPU"),
+        ("mlu", "MLU 2 of n1", "reset the MLU"),
+    ],
+)
+def test_a_verdict_calls_an_accelerator_as_its_maker_does(device: str, called: str, to_do: str) -> None:
+    """And asks for no reset of a GPU where there is none."""
+    verdict = VerdictJson(
+        id="v",
+        rank=1,
+        probability=0.9,
+        cause_class="gpu",
+        name="n1/gpu2",
+        node="n1",
+        since=NOW,
+        action="reset_gpu",
+        device=DeviceJson(type=device, index=2),
+    )
+    assert (verdicts.title(verdict), verdicts.to_do(verdict)) == (called, to_do)
+    assert words.device(DeviceJson(type=device, index=2)) == called.removesuffix(" of n1")
+
+
+@pytest.mark.parametrize(
+    ("device", "reason", "called"),
+    [
+        ("gpu", "5 more NVLink CRC errors", "NVLink 2 of n1"),
+        ("gpu", "XGMI PCS DataLossErr detected", "XGMI 2 of n1"),
+        ("npu", "4 more link CRC errors on link 3", "HCCS of NPU 2 of n1"),
+        ("mlu", "9 more link CRC-32 errors on link 1", "MLU-Link of MLU 2 of n1"),
+    ],
+)
+def test_a_link_between_accelerators_is_called_as_its_maker_does(device: str, reason: str, called: str) -> None:
+    """NVIDIA's name is for NVIDIA's."""
+    of, where = DeviceJson(type=device, index=2), "n1/gpu2"
+    verdict = VerdictJson(
+        id="v",
+        rank=1,
+        probability=0.9,
+        cause_class="nvlink",
+        name=where,
+        node="n1",
+        since=NOW,
+        reason=reason,
+        device=of,
+    )
+    assert verdicts.title(verdict) == called

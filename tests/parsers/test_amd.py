@@ -35,7 +35,7 @@ def test_a_sample_gathers_the_metrics_of_one_gpu(prefix: str) -> None:
     lines += [("pcie_replay_count", "3"), ("gpu_used_vram", "283"), ("gpu_ecc_uncorrect_umc", "1")]
     values = {"gpu_temp_c": 61.0, "gpu_util_ratio": 0.97, "ecc_sbe": 2.0, "pcie_replay": 3.0, "ecc_dbe_umc": 1.0}
     sample = one(*(metric(prefix + name, value) for name, value in lines))
-    assert sample == Sample(NOW, "mi300-4", 0, values, uuid="U-0", type="gpu", source="amd")
+    assert sample == Sample(NOW, "mi300-4", 0, values, uuid="U-0", type="gpu", source="amd", serial="S")
 
 
 @pytest.mark.parametrize("value", ["65535", "4294967295", "4.294967295e+09", "1.8446744073709552e+19", "2147483647"])

@@ -40,7 +40,7 @@ def test_a_sample_gathers_the_metrics_of_one_mlu() -> None:
         "row_remap_correctable": 2.0,
         "power_w": 212.0,
     }
-    assert one(*lines) == Sample(NOW, "mlu-7", 1, values, uuid="U-1", type="mlu", source="cambricon")
+    assert one(*lines) == Sample(NOW, "mlu-7", 1, values, uuid="U-1", type="mlu", source="cambricon", serial="S1")
 
 
 def test_the_event_names_model_and_serial_number() -> None:
@@ -70,11 +70,21 @@ def test_the_hottest_cluster_counts() -> None:
     assert one(*lines).values == {"cluster_temp_c": 58.0}
 
 
-def test_the_last_xid_is_read_as_changes() -> None:
-    """As an NVIDIA GPU's is."""
-    lines = [metric("last_xid_error", code) for code in ("0", "43", "43")]
-    events = [event for event in parse(FORMAT.make(CONTEXT), lines) if event.kind == "xid_hint"]
-    assert [(event.source, event.code, event.device.type) for event in events] == [("cambricon", 43, "mlu")]
+def test_a_new_last_xid_is_the_fault_that_cambricon_means_by_it() -> None:
+    """NVIDIA's Xid 14 is a fault injected on purpose; an MLU's is one that has left the bus."""
+    lines = [metric("last_xid_error", code) for code in ("0", "14", "14", "99")]
+    events = [event for event in parse(FORMAT.make(CONTEXT), lines) if event.kind != "telemetry"]
+    assert [(event.source, event.kind, event.code, event.severity, event.action) for event in events] == [
+        ("cambricon", "mlu_xid", 14, "fatal", "reboot_node"),
+        ("cambricon", "mlu_xid", 99, "warning", "run_diagnostics"),
+    ]
+    assert events[0].message == "MLU Xid 14: The MLU has left the PCIe bus"
+    assert (events[0].device.type, events[0].device.index) == ("mlu", 1)
+
+
+def test_the_last_xid_that_a_page_shows_first_may_be_old() -> None:
+    """It stays for good."""
+    assert [event.kind for event in parse(FORMAT.make(CONTEXT), [metric("last_xid_error", "14")])] == ["telemetry"]
 
 
 @pytest.mark.skipif(not VENDORS.is_dir(), reason="the vendors' tables (../shared/data/vendors) are not on this machine")

@@ -197,12 +197,13 @@ def test_a_moment_that_is_none_dates_nothing(name: str) -> None:
 
 def test_a_line_of_date_and_time_dates_what_follows() -> None:
     """`date -Is` before each sweep; without one the time is not known."""
-    first, second = read(
+    first, _, second, mapped = read(
         "amd_smi", "GPU: 0", "    BDF: 0000:01:00.0", "2026-09-05T12:00:00+02:00", "GPU: 0", "    BDF: 0000:01:00.0"
     )
     assert first.time is None
     assert second.time is not None
     assert second.time.isoformat() == "2026-09-05T10:00:00+00:00"
+    assert (mapped.kind, mapped.message) == ("gpu_map", "GPU 0 is 0000:01:00.0")
 
 
 def test_a_page_of_health_tells_what_the_npu_has() -> None:

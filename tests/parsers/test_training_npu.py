@@ -197,3 +197,20 @@ def test_codes_of_old_releases_are_read(line: str, code: str, cause: str) -> Non
 def test_a_code_alone_or_within_a_sentence_is_no_error(line: str) -> None:
     """What it is stands in the line below it."""
     assert decode(line) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("UCE ERROR", "hardware"),
+        ("HBM MULTI BIT ECC ERROR", "hardware"),
+        ("HCCS LINK ERROR", "hardware"),
+        ("HCCL OP RETRY FAILED", "fabric"),
+        ("SUSPECT REMOTE ERROR", "fabric"),
+        ("FORCE STOP", "unknown"),
+    ],
+)
+def test_a_device_error_of_torch_npu_is_judged_by_its_cause(text: str, cause: str) -> None:
+    """The names that it gives errors of the NPU (NPUQueue.cpp), in the exception that ends the program."""
+    (event,) = decode(f"[rank3]: RuntimeError: {text}.")
+    assert (event.kind, event.cause, event.attributes["rank"]) == ("training_error", cause, 3)

@@ -16,6 +16,7 @@ from store.catalog_rows import rows as table
 from store.database.connections import writing
 from store.events.append import append_outages
 from store.nodes.repairs import repair_of
+from store.records.event import Device, Event
 from store.records.outage import Outage
 
 
@@ -167,3 +168,15 @@ def test_every_figure_has_a_source_and_its_order() -> None:
             row["failing_per_h"]
         )
     assert all(row["source"] and 0 <= float(row["cured"]) <= 1 for row in table("repairs"))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("gpu", "GPU 2"), ("npu", "NPU 2"), ("mlu", "MLU 2"), ("hpu", "HPU 2")])
+def test_an_accelerator_of_any_maker_is_a_device_of_its_own(engine: sa.Engine, kind: str, name: str) -> None:
+    """Signs of it move its own state, not its node's; `mlu_xid` counts as an Xid does."""
+    told = [
+        Event(day(10 + hour / 24), "a", "cambricon", "mlu_xid", 15, "error", "hardware", device=Device(kind, index=2))
+        for hour in range(12)
+    ]
+    put(engine, [node("a")], told)
+    (first, *_) = standing(engine, 10.6)
+    assert first.device == name

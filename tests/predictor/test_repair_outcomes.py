@@ -17,9 +17,9 @@ def outcomes(engine: sa.Engine, at_d: float = 60) -> dict[str, RepairOutcome]:
         return {one.repair: one for one in repair_outcomes(connection, day(at_d))}
 
 
-def seen(name: str, at_d: float, uuid: str) -> Event:
+def seen(name: str, at_d: float, uuid: str, kind: str = "gpu") -> Event:
     """A GPU that tells its number."""
-    return Event(day(at_d), name, "dcgm", "ecc_sbe", cause="hardware", device=Device("gpu", index=0, uuid=uuid))
+    return Event(day(at_d), name, "dcgm", "ecc_sbe", cause="hardware", device=Device(kind, index=0, uuid=uuid))
 
 
 def test_reboots_and_swaps_are_counted_apart(any_engine: sa.Engine) -> None:
@@ -40,6 +40,20 @@ def test_what_cannot_be_known_yet_is_left_out(engine: sa.Engine) -> None:
     put(engine, [node("a"), node("b")], outages=[outage("a", 50), outage("a", 53), outage("b", 40, None)])
     assert outcomes(engine, 56) == {}
     assert (outcomes(engine, 58)["reboot"].repairs, outcomes(engine, 58)["reboot"].again) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("gpu", "44ff74a1-0000-1000-8005-4617353a63d0", "a8ff74a1-0000-1000-807e-843c9b9a1d73"),
+        ("npu", "185011D4-21504C18-10656D94-14CC040A-6B102003", "185011D4-21104518-A0C4ED94-14CC040A-56102003"),
+        ("mlu", "6ad01c1e-0000-0000-0000-000000000002", "7bd01c1e-0000-0000-0000-000000000002"),
+    ],
+)
+def test_another_number_is_a_swap_whoever_made_the_gpu(engine: sa.Engine, kind: str, old: str, new: str) -> None:
+    """AMD's, Ascend's and Cambricon's numbers do not begin as NVIDIA's do."""
+    put(engine, [node("a")], [seen("a", 9, old, kind), seen("a", 10.2, new, kind)], [outage("a", 10, 0.2)])
+    assert {name: one.repairs for name, one in outcomes(engine).items()} == {"swap": 1}
 
 
 def test_another_number_of_a_gpu_is_a_swap_and_a_boot_a_reboot(any_engine: sa.Engine) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from store.catalog_rows import rows
 from store.records.event import Device, Event
-from store.records.fault_catalog import ascend_handling, kind_meanings, with_ascend_code
+from store.records.fault_catalog import ascend_handling, kind_meanings, named_kind, with_ascend_code
 
 VENDORS = Path(__file__).parents[2] / ".." / "shared" / "data" / "vendors"
 HANDLINGS = {
@@ -100,3 +100,18 @@ def test_every_code_of_the_vendor_is_handled_as_it_says(table: str, of: str) -> 
         for code in codes:
             word = HANDLINGS[name.removesuffix("Codes").removesuffix("Fault")]
             assert ascend_handling(code.strip("[]"), of) == graver.get(code, prefix + word)  # type: ignore[arg-type]  # one of two
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "words"),
+    [
+        ("xid", 79, "xid 79"),
+        ("link_down", None, "link_down"),
+        ("ascend_fault", 0x80818C00, "ascend_fault 80818C00"),
+        ("ascend_fault", 0x1D, "ascend_fault 0000001D"),
+        ("mlu_xid", 14, "mlu_xid 14"),
+    ],
+)
+def test_a_code_is_written_as_its_maker_writes_it(kind: str, code: int | None, words: str) -> None:
+    """MindCluster, npu-smi and the manuals: hexadecimal."""
+    assert named_kind(kind, code) == words

@@ -130,6 +130,7 @@ CONFIRMED = {
     "gpu_over_temperature shutdown",
     "ascend_fault separate",
     "npu_lost",
+    "mlu_xid 14",
     "habana_ecc critical",
     "habana_heartbeat_lost link",
     "pcie_aer fatal",

@@ -17,7 +17,7 @@ STATES = {
     "error_code", "error_code_{0}", "optical_present", "optical_present_l{link}", "driver_running", "heartbeat",
     "link_status_l{link}", "link_cable_l{link}", "state_id", "physical_state_id", "live", "{sensor}_crit_alarm",
     "{sensor}_alarm", "{sensor}_fault", "afid_{severity}_{afid_index}", "xid_active_{xid}", "bmc_up",
-    "boot_time_s", "node_time_s", "chassis_power_state",
+    "boot_time_s", "node_time_s", "chassis_power_state", "mlu_xid_last",
 }  # fmt: skip
 COUNTED_ALREADY = {
     "ecc_error",

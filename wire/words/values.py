@@ -44,6 +44,7 @@ DEVICES = {
     "port": "port",
     "switch": "switch",
     "npu": "NPU",
+    "mlu": "MLU",
     "hpu": "accelerator",
     "cpu": "processor",
     "dimm": "memory module",
@@ -238,11 +239,18 @@ def what(fault: EventJson | IncidentJson) -> str:
     return coded(fault.kind, fault.code, fault.meaning or "")
 
 
+# Codes of other makers than NVIDIA, as their tools write them.
+_CODES = {"ascend_fault": "fault {:08X}", "gpu_afid": "AFID {}", "mlu_xid": "MLU Xid {}"}
+
+
 def coded(kind: str, code: int | None, description: str) -> str:
     """What a kind and code mean, in words: as `what` says it of a fault."""
     meaning = _lowered(description)
     if kind in ("xid", "sxid") and code is not None:
         name = f"{'SXid' if kind == 'sxid' else 'Xid'} {code}"
+        return f"{name}, {meaning}" if meaning else name
+    if kind in _CODES and code is not None:
+        name = _CODES[kind].format(code)
         return f"{name}, {meaning}" if meaning else name
     return meaning or kind.replace("_", " ")
 
@@ -272,8 +280,10 @@ def hint_state(state: str, action: str, stop: str) -> str:
     return HELD_BACK if is_held_back(state, action, stop) else HINT_STATES.get(state) or state.replace("_", " ")
 
 
-def action(name: str) -> str:
-    """What to do, in words."""
+def action(name: str, device: str = "gpu") -> str:
+    """What to do, in words, with a device of a type: "reset the NPU"."""
+    if name == "reset_gpu" and device in ("npu", "mlu", "hpu"):
+        return f"reset the {DEVICES[device]}"
     return ACTIONS.get(name, name.replace("_", " "))
 
 
@@ -288,9 +298,9 @@ def place(incident: IncidentJson) -> str:
     return incident.node or ("node not named" if is_nameless(incident) else "")
 
 
-def remedy(found: RemedyJson) -> str:
-    """What to do, in words; where the cause is no part of the node, to what."""
-    told = action(found.action)
+def remedy(found: RemedyJson, device: str = "gpu") -> str:
+    """What to do, in words, about a fault of a type of device; where the cause is no part of the node, to what."""
+    told = action(found.action, device)
     return f"{told} ({shown(found.title)[:_MOST_TITLE]})" if found.elsewhere else told
 
 
@@ -299,7 +309,8 @@ def to_do(incident: IncidentJson) -> str:
 
     Every page, row and card says it in this one way: who shows `action` alone may send somebody to the wrong machine.
     """
-    told = action(incident.action) if incident.remedy is None else remedy(incident.remedy)
+    kind = incident.device.type
+    told = action(incident.action, kind) if incident.remedy is None else remedy(incident.remedy, kind)
     if incident.remedy is None and incident.action == "none" and incident.severity == "fatal":
         told = "look at it"  # nobody has said what to do
     return f"{told} ({NAMELESS})" if is_nameless(incident) else told

@@ -28,6 +28,12 @@ CLASSES = {
     "planned": "planned work on",
     "job": "job",
 }
+# The same of other makers: their accelerators, and the links between them.
+_OF_MAKERS = {
+    **{("gpu", device): values.DEVICES[device] for device in ("npu", "mlu", "hpu")},
+    ("nvlink", "npu"): "HCCS of NPU",
+    ("nvlink", "mlu"): "MLU-Link of MLU",
+}
 # What is no fault of a machine: nobody has to run.
 _CALM = ("planned", "application", "job")
 _SURE = 0.5
@@ -92,15 +98,19 @@ def is_taken(one: VerdictJson | IncidentJson) -> bool:
 def title(verdict: VerdictJson) -> str:
     """`switch leaf004`, `power of r12`, `GPU 5 of gpu-017`, `cause unknown`.
 
-    A GPU is called by its index, as `nvidia-smi` and schedulers do; by its PCI address where nobody told the index.
+    A GPU is called by its index, as its maker's tool and schedulers do; by its PCI address where nobody told the index.
     """
     if verdict.cause_class == "unknown":
         return "cause unknown"
     kind = CLASSES.get(verdict.cause_class, verdict.cause_class)
+    kind = _OF_MAKERS.get((verdict.cause_class, verdict.device.type), kind)
+    if verdict.cause_class == "nvlink" and "XGMI" in verdict.reason:
+        kind = "XGMI"
     node, _, part = verdict.name.partition("/")
     if part and node == verdict.node:
         number = part.removeprefix("gpu")  # a GPU of which its index alone is known
-        index = verdict.device.index if verdict.cause_class == "gpu" else None
+        numbered = verdict.cause_class == "gpu" or (verdict.cause_class, verdict.device.type) in _OF_MAKERS
+        index = verdict.device.index if numbered else None
         return f"{kind} {index if index is not None else number if number.isdecimal() else part} of {node}"
     return verdict.name if verdict.name.lower().startswith(kind.lower()) else f"{kind} {verdict.name}"
 
@@ -182,6 +192,6 @@ def suffering(verdict: VerdictJson) -> str:
 
 def to_do(verdict: VerdictJson) -> str:
     """What to do, in words; what is no more likely than not decides nothing, so that is said."""
-    told = values.action(verdict.action)
+    told = values.action(verdict.action, verdict.device.type)
     is_guess = verdict.probability <= _SURE and verdict.cause_class != "unknown" and verdict.action != "none"
     return f"{told}, if it is the cause" if is_guess else told

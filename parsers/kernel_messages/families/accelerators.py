@@ -1,4 +1,4 @@
-"""Accelerators of AMD, Huawei, Intel (GPUs, Gaudi) and MetaX: memory errors, a firmware that does not answer, resets.
+"""Accelerators of AMD, Huawei, Cambricon, Intel (GPUs, Gaudi) and MetaX: memory errors, dead firmware, resets.
 
     habanalabs hl3: HBM0_MC0_DERR: ECC error detected. address: 0x1001. Syndrome: 0x3. wrapper id 2. block id 0x41.
     critical 1.
@@ -13,7 +13,7 @@ import re
 
 from parsers.kernel_messages.family import PCI, MessageFamily, MessageForm, decoder, signs
 from store.records.event import Attribute, Device, Event, canonical_pci
-from store.records.fault_catalog import with_ascend_code, with_kind_meaning
+from store.records.fault_catalog import with_ascend_code, with_kind_meaning, with_mlu_xid
 
 # AMD's GPU driver: memory and link errors (RAS), retired pages, resets, hung rings, page faults, heat, GPUs gone.
 #
@@ -240,6 +240,40 @@ ASCEND = MessageFamily(
     signs=("call excep_code=0x", "call mntn_system_error: 0x", "> Device is abnormal"),
     decode=decode_ascend,
 )
+
+
+# Cambricon's driver: Xids of its own numbers, which have nothing to do with NVIDIA's.
+#
+#     CNRM: Xid [Card3]: 15, mc[2] ECC multiple error
+#     -> Event(kind="mlu_xid", code=15, severity="error", device=Device("mlu", index=3))
+#
+# Forms: Cambricon's driver, include/cndrv_xid.h (`cn_xid_err`) and core (`Card%d`, `Card%d-MI%d` of an instance; N/A
+# where the driver has no card yet). The numbers: cndev.h, cndevXidEnum_t.
+
+_CNRM = re.compile(
+    r"CNRM: Xid \[(?:Card(?P<index>\d{1,4})(?:-MI(?P<instance>\d{1,4}))?|[^\]]{1,40})\]: (?P<code>\d{1,9}),? ?",
+    re.ASCII,
+)
+
+
+def decode_cambricon(message: str) -> Event | None:
+    """The event of the driver's message, without time and node; None where it tells no fault."""
+    if not (match := _CNRM.match(message)):
+        return None
+    attributes: dict[str, Attribute] = {"instance": int(match["instance"])} if match["instance"] else {}
+    event = Event(
+        time=None,
+        node=None,
+        source="kernel",
+        kind="mlu_xid",
+        device=Device(type="mlu", index=int(match["index"]) if match["index"] else None),
+        message=message[match.end() :].strip(),
+        attributes=attributes,
+    )
+    return with_mlu_xid(event, int(match["code"]))
+
+
+CAMBRICON = MessageFamily(name="cambricon", signs=("CNRM: Xid [",), decode=decode_cambricon)
 
 
 _HABANALABS_HEAD = re.compile(

@@ -299,6 +299,38 @@ NETWORK_FORMS = (
         device="nic",
         by="state",
     ),
+    # Firmware that answers no more: Broadcom's bnxt.c and bnxt_hwrm.c, Pensando's ionic_main.c and ionic_lif.c.
+    MessageForm(
+        "Firmware not responding, status: ",
+        rf"(?P<driver>bnxt_en) {PCI} (?P<name>[^\s:]{{1,40}}): Firmware not responding, status: "
+        r"(?P<status>0x[0-9a-f]{1,8})",
+        "net_firmware_reset",
+        device="nic",
+        variant="silent",
+    ),
+    MessageForm(
+        "Error (timeout: ",
+        rf"(?P<driver>bnxt_en) {PCI} (?P<name>[^\s:]{{1,40}}): Error \(timeout: \d{{1,9}}\) msg "
+        r"\{(?P<opcode>0x[0-9a-f]{1,4}) 0x[0-9a-f]{1,4}\} len:",
+        "net_firmware_reset",
+        device="nic",
+        variant="silent",
+    ),
+    MessageForm(
+        "FW Down: Stopping LIFs",
+        rf"(?P<driver>ionic) {PCI}: FW Down: Stopping LIFs",
+        "net_firmware_reset",
+        device="nic",
+        variant="silent",
+    ),
+    MessageForm(
+        ": DEVCMD ",
+        rf"(?P<driver>ionic) {PCI}: DEVCMD (?P<command>\w{{1,60}}) \((?P<opcode>\d{{1,5}})\) "
+        r"timeout after \d{1,6} secs",
+        "net_firmware_reset",
+        device="nic",
+        variant="silent",
+    ),
     MessageForm(
         "NETDEV WATCHDOG: ",
         rf"{_FABRIC_DRIVERS} {PCI} (?P<name>[^\s:]{{1,40}}): NETDEV WATCHDOG: (?:CPU: (?P<cpu>\d{{1,5}}): )?transmit "

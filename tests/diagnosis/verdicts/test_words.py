@@ -64,3 +64,17 @@ def test_a_change_says_probabilities_as_every_page_does() -> None:
     """Beside the column of the same page."""
     before = Verdict("gpu", "gpu-060/0000:a8:00.0", 0.93, "hardware", "reboot_node", NOW, "lost")
     assert what_changed(before, replace(before, probability=0.985)) == (["probability 93 % to 98 %"], False)
+
+
+def test_what_lists_gpus_makes_one_of_an_index_and_a_bus(any_engine: sa.Engine) -> None:
+    """AMD's driver names the bus, its exporter the number; `amd-smi list` tells both."""
+    bus, number = Device("gpu", pci="0000:26:00.0"), Device("gpu", index=1)
+    listed = Event(NOW, "gpu-060", "amd_smi", "gpu_map", device=Device("gpu", "0000:26:00.0", 1))
+    poison = Event(
+        NOW, "gpu-060", "kernel", "gpu_ras", None, "error", "hardware", "reset_gpu", bus, "poison is consumed"
+    )
+    counted = Event(NOW, "gpu-060", "amd", "ecc_dbe", None, "error", "hardware", "reset_gpu", number, "1 more")
+    other = replace(poison, device=Device("gpu", pci="0000:2a:00.0"))
+    first, _ = told(any_engine, listed, poison, other, counted)
+    assert (first.name, len(first.evidence_for)) == ("gpu-060/0000:26:00.0", 2)
+    assert not any("gpu-060/gpu1" in evidence.text for evidence in first.evidence_for)

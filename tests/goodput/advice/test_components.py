@@ -20,6 +20,8 @@ from goodput.advice.mtbf import COMPONENTS, component_of, component_of_outage
         ("node", "outage", None, "host", "host"),
         ("node", "outage", None, "storage", "storage"),
         ("gpu", "gpu_lost", None, "hardware", "gpu"),
+        ("mlu", "mlu_xid", 14, "hardware", "gpu"),
+        ("npu", "ascend_fault", 1, "hardware", "gpu"),
         ("disk", "nvme_reset", None, "storage", "storage"),
         ("node", "training_error", None, "application", "software"),
         (None, None, None, "unknown", "unknown"),
