@@ -291,11 +291,11 @@ def _load(subject: ExplainedNode) -> Sentence:
 
 def _neighbours(subject: ExplainedNode) -> Sentence:
     parts = [
-        f"{subject.features[name]:.0f} {noun}"
-        for name, noun in (
-            ("leaf_outages_24h", "outages on the same leaf"),
-            ("leaf_flaps_24h", "nodes of the same leaf that lost a link"),
-            ("rack_outages_24h", "outages in the same rack"),
+        f"{many(round(subject.features[name]), noun)} {where}"
+        for name, noun, where in (
+            ("leaf_outages_24h", "outage", "on the same leaf"),
+            ("leaf_flaps_24h", "node", "of the same leaf that lost a link"),
+            ("rack_outages_24h", "outage", "in the same rack"),
         )
         if subject.features[name] > 0
     ]
@@ -305,8 +305,8 @@ def _neighbours(subject: ExplainedNode) -> Sentence:
 def _maintenance(subject: ExplainedNode) -> Sentence:
     age = subject.features["driver_age_d"]
     if not np.isnan(age):
-        return f"driver changed {age:.0f} days ago", ()
-    return f"{subject.features['planned_28d']:.0f} planned outages in 28 days", ()
+        return f"driver changed {many(round(age), 'day')} ago", ()
+    return f"{many(round(subject.features['planned_28d']), 'planned outage')} in 28 days", ()
 
 
 def _age(subject: ExplainedNode) -> Sentence:

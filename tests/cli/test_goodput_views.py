@@ -57,7 +57,7 @@ def test_losses_are_told_by_each_of_them(url: str, by: str) -> None:
     assert sum(row["lost_s"] for row in told["items"]) == told["total"]["lost_s"] > 0
     shown = run("--db", url, "--by", by)
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.startswith("1 interruptions cost ")
+    assert shown.stdout.startswith("1 interruption cost ")
     assert told["items"][0]["name"] in shown.stdout
     assert "100.0%" in shown.stdout
 

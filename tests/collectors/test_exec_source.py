@@ -192,7 +192,7 @@ def test_counters_beyond_what_is_followed_are_told_once(
     line = head + "[SymbolErrorCounter == {}] [LinkDownedCounter == 2]\n"
     printed.write_text(line.format(5))
     runner = make(f"ibqueryerrors:cat {printed}")
-    assert [(event.kind, "1 counters are not" in event.message) for event in runner.run()] == [
+    assert [(event.kind, "1 counter is not" in event.message) for event in runner.run()] == [
         ("measures_left_out", True)
     ]
     runner.restart()

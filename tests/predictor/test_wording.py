@@ -140,7 +140,7 @@ CASES: Mapping[str, tuple[str, dict[str, float], str]] = {
     "leaf": (
         "neighbours",
         {"leaf_outages_24h": 2, "leaf_flaps_24h": 0, "rack_outages_24h": 1},
-        "2 outages on the same leaf and 1 outages in the same rack in 24 h",
+        "2 outages on the same leaf and 1 outage in the same rack in 24 h",
     ),
     "quiet": (
         "neighbours",
