@@ -77,7 +77,7 @@ def test_a_disruption_budget_is_kept_without_waiting(
     for _ in range(3):
         came = bring(evicting, node, "drain")
         assert came.result == "retry"
-        assert "1 pods left, 1 held back (default/held-a: HTTP 429" in came.detail
+        assert "1 pod left, 1 held back (default/held-a: HTTP 429" in came.detail
     assert running(kubernetes_cluster, node) == {"held-a"}
     assert "ForeshockEvictionHeldBack" in kubernetes_cluster.kubectl("describe", "node", node)
     kubernetes_cluster.delete(path)

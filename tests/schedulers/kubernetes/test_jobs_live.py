@@ -81,7 +81,7 @@ def test_a_job_is_found_by_any_of_its_labels(
     name = f"by-{JOB_LABELS.index(label)}"
     create(kubernetes_cluster, pod(f"{name}-0", nodes[0], {label: name}))
     for job in (f"default/{name}", name):
-        assert actuator.ask_jobs([asked(job, "checkpoint", nodes[0])]) == [OrderReport(job, "done", "1 pods")]
+        assert actuator.ask_jobs([asked(job, "checkpoint", nodes[0])]) == [OrderReport(job, "done", "1 pod")]
 
 
 def test_without_leave_pods_are_left_as_they_are(kubernetes_cluster: Cluster, tmp_path: Path, nodes: list[str]) -> None:
@@ -109,5 +109,5 @@ def test_a_name_that_two_namespaces_have_is_refused(
     (came,) = actuator.ask_jobs([asked("twin", "requeue", nodes[0])])
     assert (came.result, came.detail) == ("refused", "several namespaces have such a job: default, kube-public")
     (came,) = actuator.ask_jobs([asked("kube-public/twin", "requeue", nodes[0])])
-    assert came == OrderReport("kube-public/twin", "done", "1 pods")
+    assert came == OrderReport("kube-public/twin", "done", "1 pod")
     assert "annotations" not in kubernetes_cluster.get("/api/v1/namespaces/default/pods/twin-0")["metadata"]
