@@ -16,9 +16,8 @@ def faults(folder: Path, key: str | None, audit: str | None) -> list[str]:
     """What is wrong with the pack in a folder; nothing where it is whole."""
     manifest = (folder / "manifest.json").read_bytes()
     files: dict[str, str] = json.loads(manifest)["files"]
-    own = [
-        Path(name).resolve() for name in (key, audit) if name is not None
-    ]  # the verifier's, also where they lie here
+    # The verifier's own, also where they lie here.
+    own = [Path(name).resolve() for name in (key, audit) if name is not None]
     there = {path.name for path in folder.iterdir() if path.resolve() not in own} - {"manifest.json", "manifest.sig"}
     found = [f"{name!a}: the manifest does not name it" for name in sorted(there - files.keys())]
     found += [f"{name!a}: it is missing" for name in sorted(files.keys() - there)]

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from api.answers.node_states import with_meaning
 from api.answers.paging import MAX_LIMIT, CursorText, Moment, Name, decode, page_of
-from api.answers.remedies import fault_place, with_remedies
+from api.answers.remedies import with_remedies, with_verdicts
 from api.answers.reply import listing, reply, thread_json
 from api.edge.auth import Reader
 from api.edge.openapi import PREFIX, answer
@@ -19,7 +19,6 @@ from store.events.incident_thread import incident_known_by, incident_subject, li
 from store.records.event import Severity
 from store.records.incident import IncidentLife
 from store.verdicts.gpu_index import with_indices
-from store.verdicts.remedy import naming
 from wire.events import IncidentJson
 from wire.message import Page
 
@@ -71,10 +70,9 @@ def get_incident(_who: Reader, server: Server, incident: IncidentId) -> Response
             raise Problem(404, f"there is no incident {incident[:80]!r}")
         life, thread = lives_of(connection, [incident_subject(row)], server.clock())[row["id"]]
         (whole,) = with_indices(connection, with_devices([{name: row[name] for name in (*INCIDENT_COLUMNS, "heads")}]))
-        named = naming(connection, [fault_place(whole)]).get(row["id"], [])
-        (decided,) = with_remedies(connection, [whole], server.clock())
+        decided, verdicts = with_verdicts(connection, whole, server.clock())
     shown = _item(decided, life)
-    return reply(shown | {"thread": thread_json(thread), "verdicts": [one.id for one in named]})
+    return reply(shown | {"thread": thread_json(thread), "verdicts": verdicts})
 
 
 def _item(row: dict[str, Any], life: IncidentLife) -> dict[str, Any]:

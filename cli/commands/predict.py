@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 
-# The words of a model's `why` (`predictor/learning/choice.py`): it was made in a training that could show nothing.
-_TOO_FEW = "too few outages"
-
-
 class Moment(click.ParamType[datetime]):
     """A time in RFC 3339 as a command takes it."""
 
@@ -88,10 +84,9 @@ def train(url: str, until: datetime | None, as_json: bool, background: tuple[int
     print_table(rows, [*columns, "holdout_roc_auc", "holdout_average_precision"])
     for row in rows:
         print_text(f"{row['model']}: {row['why']}")
-        if row["kind"] == "prior" and _TOO_FEW not in row["why"]:
-            print_text(
-                f"{row['horizon_h']} h: {_TOO_FEW} to show that what is learned here is better: {row['serves']} serves"
-            )
+        if row["kind"] == "prior":
+            why = "too few outages to show that what is learned here is better"
+            print_text(f"{row['horizon_h']} h: {why}: {row['serves']} serves")
 
 
 def _row(model: Mapping[str, Any]) -> dict[str, Any]:

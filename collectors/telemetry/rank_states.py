@@ -255,7 +255,7 @@ class RunOnNode:
             "step_ms": round(1000 * median(lengths), 3) if lengths else None,
             "work_ms": ",".join(f"{known[number].work_ms:.2f}" for number in sorted(known)),
         }
-        return [self._event("rank_progress", f"{many(len(known), 'rank works', 'ranks work')}", told, now)]
+        return [self._event("rank_progress", many(len(known), "rank works", "ranks work"), told, now)]
 
     def _event(self, kind: str, words: str, told: Mapping[str, Attribute], now: datetime) -> Event:
         kept = {key: value for key, value in told.items() if value is not None}

@@ -36,7 +36,6 @@ _KLOG = re.compile(
     r"(?P<file>[\w.-]{1,80}\.go):\d{1,6}\] ",
     re.ASCII,
 )
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # The first device plugins logged as Go's own logger does.
 _PLUGIN = re.compile(
     r"(?P<time>\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}) (?=XidCriticalError: |'[\w./-]{1,80}' device marked"
@@ -162,7 +161,7 @@ class KubeletParser:
     def _line(self, text: str) -> tuple[datetime | None, str | None, str] | None:
         """When, where and what a line says; None for a line of another program."""
         if head := _KLOG.match(text):
-            return self._klog(head), self._context.node, text[head.end() :]
+            return self._time(head), self._context.node, text[head.end() :]
         if head := _PLUGIN.match(text):
             return self._stamps.iso(head["time"].replace("/", "-")), self._context.node, text[head.end() :]
         if talos := _TALOS.match(text):
@@ -176,9 +175,8 @@ class KubeletParser:
             return None
         return record.time, record.node or self._context.node, record.message[head.end() :]
 
-    def _klog(self, head: re.Match[str]) -> datetime | None:
-        month = int(head["month"])
-        return self._stamps.yearless(_MONTHS[month - 1], head["day"], head["clock"]) if 1 <= month <= 12 else None
+    def _time(self, head: re.Match[str]) -> datetime | None:
+        return self._stamps.glog(int(head["month"]), head["day"], head["clock"])
 
     def _json(self, text: str, node: str | None) -> tuple[datetime | None, str | None, str] | None:
         """A line of klog's JSON as its text form has it.

@@ -31,7 +31,6 @@ from parsers.training.launchers import (
     TORCHRUN,
     ProgramLine,
     RootCause,
-    glog_time,
     program_line,
 )
 from parsers.training.loops import DEEPSPEED, MEGATRON, TORCHTITAN
@@ -184,8 +183,7 @@ class TrainingParser:
         node = found.node or self._context.node
         base = Event(time, node, "training", kind="", line=line, cause="unknown")
         if any(sign in found.text for sign in WAIT_SIGNS):
-            glog = None if time is not None else glog_time(glog_of(found.text), self._stamps, self._seen)
-            self._waits.read(found, time or glog, line)
+            self._waits.read(found, time or self._glog(glog_of(found.text)), line)
         for trainer in TRAINERS:
             reports = list(trainer.reports(found.text))
             if reports and self._heeds(trainer, reports):
@@ -200,6 +198,10 @@ class TrainingParser:
         report = self._box.read(found.text, line) or report_of(found.text)
         if report and not (report.traceback and self._errors.ignored(line)):
             yield from self._report(report, found, base)
+
+    def _glog(self, told: tuple[int, str, str] | None) -> datetime | None:
+        """The moment of a month, day and clock, nearest to the newest time of the log."""
+        return None if told is None else self._stamps.glog(*told, seen=self._seen)
 
     def _heeds(self, trainer: Trainer, reports: list[TrainerReport]) -> bool:
         """Whether a trainer's line counts: one built upon another tells the same, and has the log once it spoke.
@@ -382,7 +384,7 @@ class TrainingParser:
     def _report(self, report: ErrorReport, found: ProgramLine, base: Event) -> Iterator[Event]:
         """An error or what the launcher says: held, for other ranks may repeat it."""
         time = None if report.time is None else self._stamps.iso(report.time)
-        time = time or glog_time(report.glog, self._stamps, self._seen) or base.time
+        time = time or self._glog(report.glog) or base.time
         # Whose log it is says nothing of where the error was: only a launcher's prefix or the error names a node.
         base = replace(base, time=time, node=report.node or found.node)
         attributes = report.event_attributes(found.rank, found.local_rank, found.job_rank)

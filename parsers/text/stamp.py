@@ -105,7 +105,15 @@ class Stamps:
         A live log runs on past both: it never steps back by half a year, so where it seems to, a new year has come.
         None where neither is known, or where the month is neither a known name nor a number (`11月`).
         """
-        number = month_of(month)
+        return self._yearless(month_of(month), day, clock)
+
+    def glog(self, month: int, day: str, clock: str, seen: datetime | None = None) -> datetime | None:
+        """The time of glog and klog, month and day without a year, nearest to one that was `seen` in the same log."""
+        if not 1 <= month <= 12:
+            return None
+        return self._yearless(month, day, clock) if seen is None else self.nearest(month, day, clock, seen)
+
+    def _yearless(self, number: int | None, day: str, clock: str) -> datetime | None:
         year, until, last = self._context.year, self._context.until, self._last
         if number is None or (year is None and until is None):
             return None

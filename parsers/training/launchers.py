@@ -9,9 +9,7 @@ pdsh@head: gpu-017: ssh exited with exit code 255                               
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 
-from parsers.text.stamp import Stamps
 from parsers.training.error_report import MAX_MESSAGE, ErrorReader, ErrorReport, numbers
 from store.records.event import Attribute
 
@@ -98,21 +96,6 @@ def _note(line: ProgramLine, match: re.Match[str]) -> None:
     if match["local"] is not None:
         line.local_rank = int(match["local"])
     line.time = match["collected"] or line.time
-
-
-# The time of PyTorch's and glog's own loggers: month and day, no year.
-
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-def glog_time(fields: tuple[int, str, str] | None, stamps: Stamps, seen: datetime | None) -> datetime | None:
-    """The moment of a month, day and clock, nearest to the newest time that was `seen`; None where they tell none."""
-    if fields is None or not 1 <= fields[0] <= 12:
-        return None
-    month, day, clock = fields
-    if seen is not None:
-        return stamps.nearest(month, day, clock, seen)
-    return stamps.yearless(_MONTHS[month - 1], day, clock)
 
 
 _RETURNED = re.compile(r"exits with return code = (?P<exitcode>-?\d{1,5})", re.ASCII)

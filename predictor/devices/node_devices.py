@@ -101,7 +101,7 @@ def _signs(events: Precursors, name: str, at_ms: int) -> list[str]:
     mine = np.flatnonzero(named[events.device] & (events.family >= 0) & (events.time_ms >= at_ms - WINDOW_MS))
     counts = np.bincount(events.family[mine], minlength=len(FAMILIES))
     order = [family for family in np.argsort(-counts, kind="stable").tolist() if counts[family]]
-    told = [f"{many(counts[at], FAMILIES[at].noun)}" for at in order[:3]]
+    told = [many(counts[at], FAMILIES[at].noun) for at in order[:3]]
     if not told:
         return []
     return [f"{', '.join(told)} in 28 days, the last {_ago(at_ms - int(events.time_ms[mine].max()))}"]

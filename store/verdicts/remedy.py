@@ -7,7 +7,7 @@ that stand decides, where none stands the likeliest of those that ended. What is
 nothing. Nor does a verdict on a program, a file server or planned work decide what is done about broken hardware.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -61,13 +61,22 @@ class FaultPlace:
 
 def place_of(incident: Incident) -> FaultPlace:
     """The place of a stored incident."""
-    is_hard = incident.severity == "fatal" and incident.cause == "hardware"
+    is_hard = is_broken(incident.severity, incident.cause)
     return FaultPlace(incident.id, incident.node, incident.start, incident.end, (incident.device,), is_hard)
+
+
+def is_broken(severity: str, cause: str) -> bool:
+    """Whether hardware itself says that it is broken."""
+    return severity == "fatal" and cause == "hardware"
 
 
 def decide(connection: sa.Connection, faults: Sequence[FaultPlace]) -> dict[str, Verdict]:
     """The verdict that decides what is done about each fault, by its id; a fault that none decides is left out."""
-    named = naming(connection, faults)
+    return decided(faults, naming(connection, faults))
+
+
+def decided(faults: Sequence[FaultPlace], named: Mapping[str, Sequence[Verdict]]) -> dict[str, Verdict]:
+    """The same of faults whose verdicts are read already, as `naming` gives them."""
     hard = {one.id for one in faults if one.is_hard}
     found = (
         (ident, next((one for one in some if _decides(one, ident in hard)), None)) for ident, some in named.items()
